@@ -28,13 +28,13 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
         scheduler(f"sqlite:{directory}/s.db") as (port, _, _),
-        agent(Path(directory), port) as hands,
+        agent(Path(directory), port) as agent_process,
     ):
-        alone = _share(hands.pid)
+        alone = _share(agent_process.pid)
         asyncio.run(_start(port, names))
         sleep(15)  # past what still belongs to the start
-        crowded = _share(hands.pid)
-        memory = resident_pages(hands.pid) / bare_resident_pages()
+        crowded = _share(agent_process.pid)
+        memory = resident_pages(agent_process.pid) / bare_resident_pages()
         asyncio.run(_end(port, names))
     report(
         Verdict("agent: nothing to do, share of one core", alone),
@@ -45,9 +45,9 @@ def main() -> None:
 
 
 def _share(pid: int) -> float:
-    before, began = cpu_seconds(pid), monotonic()
+    before, started_at = cpu_seconds(pid), monotonic()
     sleep(SECONDS)
-    return (cpu_seconds(pid) - before) / (monotonic() - began)
+    return (cpu_seconds(pid) - before) / (monotonic() - started_at)
 
 
 async def _start(port: int, names: list[str]) -> None:

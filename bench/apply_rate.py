@@ -67,8 +67,8 @@ def _apply_call(channel: grpc.aio.Channel) -> Call:
     stub = control_pb2_grpc.AgentControlStub(channel)
 
     async def call(request: control_pb2.ApplyWorkloadRequest) -> None:
-        answer = await stub.ApplyWorkload(request, timeout=30)
-        assert answer.success, answer.error_message
+        response = await stub.ApplyWorkload(request, timeout=30)
+        assert response.success, response.error_message
 
     return call
 
@@ -81,20 +81,20 @@ def _echo_call(channel: grpc.aio.Channel) -> Call:
     )
 
     async def call(request: control_pb2.ApplyWorkloadRequest) -> None:
-        answer = await method(request, timeout=30)
-        assert answer.workload_id == request.workload_id
+        response = await method(request, timeout=30)
+        assert response.workload_id == request.workload_id
 
     return call
 
 
 async def _load(call: Call, seconds: float, name: str) -> tuple[int, float]:
-    began = perf_counter()
+    started_at = perf_counter()
     done = 0
 
     async def client(number: int) -> None:
         nonlocal done
         count = 0
-        while perf_counter() - began < seconds:
+        while perf_counter() - started_at < seconds:
             count += 1
             await call(_request(f"{name}-{number}-{count}"))
             done += 1
@@ -102,7 +102,7 @@ async def _load(call: Call, seconds: float, name: str) -> tuple[int, float]:
     async with asyncio.TaskGroup() as group:
         for number in range(CLIENTS):
             group.create_task(client(number))
-    return done, perf_counter() - began
+    return done, perf_counter() - started_at
 
 
 def _request(workload_id: str) -> control_pb2.ApplyWorkloadRequest:
@@ -122,8 +122,8 @@ def _request(workload_id: str) -> control_pb2.ApplyWorkloadRequest:
 
 
 def transactions(metrics_port: int) -> float:
-    with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10) as answer:
-        for line in answer.read().decode().splitlines():
+    with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10) as response:
+        for line in response.read().decode().splitlines():
             if line.startswith("persys_scheduler_store_transactions_total "):
                 return float(line.split()[1])
     raise LookupError("the scheduler shows no count of store transactions")

@@ -54,8 +54,8 @@ def _judged(
         rates = {}
         before, placed = transactions(metrics_port), 0
         for kind in KINDS:
-            rates[kind], made = asyncio.run(_drive(port, kind))
-            placed += made
+            rates[kind], created = asyncio.run(_drive(port, kind))
+            placed += created
         per_transaction = max(1, round(placed / (transactions(metrics_port) - before)))
     floor_store = f"sqlite:{directory}/floor.db" if store != "etcd" else store
     floor = asyncio.run(_floor(floor_store, per_transaction, etcd_port))
@@ -90,10 +90,10 @@ async def _register(port: int, agents_port: int) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = control_pb2_grpc.AgentControlStub(channel)
         for first in range(0, NODES, 500):
-            answers = await asyncio.gather(
+            responses = await asyncio.gather(
                 *(stub.RegisterNode(_node(n, agents_port)) for n in range(first, first + 500))
             )
-            assert all(answer.accepted for answer in answers), answers[0].reason
+            assert all(response.accepted for response in responses), responses[0].reason
 
 
 def _node(number: int, agents_port: int) -> control_pb2.RegisterNodeRequest:
@@ -122,22 +122,22 @@ async def _drive(port: int, kind: str) -> tuple[float, int]:
 async def _load(
     stub: control_pb2_grpc.AgentControlStub, kind: str, seconds: float, name: str
 ) -> tuple[int, float]:
-    began, done = perf_counter(), 0
+    started_at, done = perf_counter(), 0
 
     async def client(number: int) -> None:
         nonlocal done
         of_client = 0
-        while perf_counter() - began < seconds:
+        while perf_counter() - started_at < seconds:
             of_client += 1
             request = _request(f"{kind}-{name}-{number}-{of_client}", kind, done // GROUP_SIZE)
-            answer = await stub.ApplyWorkload(request, timeout=30)
-            assert answer.success, answer.error_message
+            response = await stub.ApplyWorkload(request, timeout=30)
+            assert response.success, response.error_message
             done += 1
 
     async with asyncio.TaskGroup() as group:
         for number in range(CLIENTS):
             group.create_task(client(number))
-    return done, perf_counter() - began
+    return done, perf_counter() - started_at
 
 
 def _request(workload_id: str, kind: str, group: int) -> control_pb2.ApplyWorkloadRequest:

@@ -95,18 +95,18 @@ async def _measure(port: int) -> list[Verdict]:
 
 
 async def _bare(docker: BareDocker, names: list[str]) -> float:
-    began = perf_counter()
-    made = await docker.run_many(names, IMAGE, COMMAND, at_once=OPERATIONS_MAX)
-    seconds = perf_counter() - began
-    for container_id in made:
+    started_at = perf_counter()
+    created = await docker.run_many(names, IMAGE, COMMAND, at_once=OPERATIONS_MAX)
+    seconds = perf_counter() - started_at
+    for container_id in created:
         await docker.remove(container_id)
     return seconds
 
 
 async def _ours(stub: control_pb2_grpc.AgentControlStub, names: list[str]) -> float:
-    began = perf_counter()
+    started_at = perf_counter()
     await until_running(stub, names)
-    seconds = perf_counter() - began
+    seconds = perf_counter() - started_at
     await until_gone(stub, names)
     return seconds
 
@@ -141,16 +141,16 @@ async def until_gone(stub: control_pb2_grpc.AgentControlStub, names: list[str]) 
 async def _apply(
     stub: control_pb2_grpc.AgentControlStub, name: str, spec: control_pb2.WorkloadSpec
 ) -> None:
-    answer = await stub.ApplyWorkload(
+    response = await stub.ApplyWorkload(
         control_pb2.ApplyWorkloadRequest(workload_id=name, spec=spec), timeout=30
     )
-    assert answer.success, answer.error_message
+    assert response.success, response.error_message
 
 
 async def _delete(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
     request = control_pb2.DeleteWorkloadRequest(workload_id=name)
-    answer = await stub.DeleteWorkload(request, timeout=30)
-    assert answer.success, answer.error_message
+    response = await stub.DeleteWorkload(request, timeout=30)
+    assert response.success, response.error_message
 
 
 class _Gone(Exception):  # noqa: N818  # what one waits for is no error
@@ -160,12 +160,12 @@ class _Gone(Exception):  # noqa: N818  # what one waits for is no error
 async def _get(stub: control_pb2_grpc.AgentControlStub, name: str) -> control_pb2.WorkloadView:
     request = control_pb2.GetWorkloadRequest(workload_id=name)
     try:
-        answer = await stub.GetWorkload(request, timeout=30)
+        response = await stub.GetWorkload(request, timeout=30)
     except grpc.aio.AioRpcError as err:
         if err.code() is grpc.StatusCode.NOT_FOUND:
             raise _Gone from err
         raise
-    view: control_pb2.WorkloadView = answer.workload
+    view: control_pb2.WorkloadView = response.workload
     return view
 
 

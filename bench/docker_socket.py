@@ -56,9 +56,9 @@ class BareDocker:
         return [task.result() for task in tasks]
 
     async def _call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        async with self._session.request(method, f"http://docker{path}", json=body) as answer:
-            text = await answer.text()
-            if answer.status >= 300:
-                raise RuntimeError(f"{method} {path}: {answer.status} {text}")
+        async with self._session.request(method, f"http://docker{path}", json=body) as response:
+            text = await response.text()
+            if response.status >= 300:
+                raise RuntimeError(f"{method} {path}: {response.status} {text}")
             found: dict[str, Any] = json.loads(text) if text else {}
             return found

@@ -33,7 +33,7 @@ def main() -> None:
     """A cluster in use: only the last nodes in the order have capacity for large workloads."""
     node_index = _cluster()
     placing = _seconds(lambda: _placed(SMALL, node_index, choose))
-    told = {"placed": SMALL, "placed last": LARGE, "constrained": PICKY, "waiting": TOO_LARGE}
+    cases = {"placed": SMALL, "placed last": LARGE, "constrained": PICKY, "waiting": TOO_LARGE}
     report(
         *(
             Verdict(
@@ -41,7 +41,7 @@ def main() -> None:
                 _seconds(partial(explain, needs, node_index, limit=LIMIT)) / placing,
                 at_most=20,
             )
-            for name, needs in told.items()
+            for name, needs in cases.items()
         )
     )
 
@@ -81,10 +81,10 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def _run(run: Callable[[], object]) -> float:
-    began = process_time()
+    started_at = process_time()
     for _ in range(20):
         run()
-    return (process_time() - began) / 20
+    return (process_time() - started_at) / 20
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ class Client(asyncio.Protocol):
 async def measure(port: int, paths: list[str], seconds: float) -> Measured:
     loop = asyncio.get_running_loop()
     ends_at = perf_counter() + seconds
-    began = perf_counter()
+    started_at = perf_counter()
     clients = []
     for path in paths:
         make = partial(Client, path, ends_at)
@@ -90,7 +90,7 @@ async def measure(port: int, paths: list[str], seconds: float) -> Measured:
     for client in clients:
         await client.over
     taken = sorted(one for client in clients for one in client.seconds)
-    return Measured(len(taken) / (perf_counter() - began), taken[int(len(taken) * 0.99)])
+    return Measured(len(taken) / (perf_counter() - started_at), taken[int(len(taken) * 0.99)])
 
 
 async def serve_bare(port: int, body: bytes) -> None:
@@ -115,8 +115,8 @@ async def prepare(scheduler: int) -> bytes:
                 ),
                 wait_for_ready=True,
             )
-        answer = await stub.GetWorkload(pb.GetWorkloadRequest(workload_id=name_of(0)))
-    return to_json(answer)
+        response = await stub.GetWorkload(pb.GetWorkloadRequest(workload_id=name_of(0)))
+    return to_json(response)
 
 
 def name_of(number: int) -> str:

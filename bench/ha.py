@@ -39,8 +39,8 @@ class Replica(NamedTuple):
 
     def role(self) -> str:
         url = f"http://127.0.0.1:{self.metrics_port}/health"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return str(json.loads(answer.read())["role"])
+        with urllib.request.urlopen(url, timeout=10) as response:
+            return str(json.loads(response.read())["role"])
 
 
 def main() -> None:
@@ -114,10 +114,10 @@ async def _kill_and_place(leader: Replica, standby: Replica) -> float:
         killed_at = monotonic()
         while True:
             try:
-                answer = await stub.ApplyWorkload(_request(name), timeout=ATTEMPT_SECONDS)
+                response = await stub.ApplyWorkload(_request(name), timeout=ATTEMPT_SECONDS)
             except grpc.aio.AioRpcError:
                 continue
-            if answer.success:
+            if response.success:
                 found = await stub.GetWorkload(
                     control_pb2.GetWorkloadRequest(workload_id=name), timeout=ATTEMPT_SECONDS
                 )

@@ -100,11 +100,11 @@ async def _making(count: int) -> float:
             policy=policy,
         )
         times = _times(count)
-        began = process_time()
+        started_at = process_time()
         for _ in range(times):
-            made = reports.heartbeat(journal.entries, deleted=(), complete=True)
-            made.SerializeToString()
-        seconds = process_time() - began
+            created = reports.heartbeat(journal.entries, deleted=(), complete=True)
+            created.SerializeToString()
+        seconds = process_time() - started_at
         journal.close()
     return seconds / times
 
@@ -128,14 +128,14 @@ async def _taking(count: int, *, pending_reports: bool = False) -> float:
         with scheduler(f"sqlite:{path}") as (port, _, control):
             async with (
                 grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
-                aclosing(_answers(channel, count, pending_reports=pending_reports)) as answers,
+                aclosing(_answers(channel, count, pending_reports=pending_reports)) as responses,
             ):
                 for _ in range(WARM_UP):
-                    await anext(answers)
+                    await anext(responses)
                 times = _times(count)
                 began = cpu_seconds(control.pid)
                 for _ in range(times):
-                    await anext(answers)
+                    await anext(responses)
                 seconds = cpu_seconds(control.pid) - began
     return seconds / times
 

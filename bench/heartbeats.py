@@ -88,11 +88,11 @@ def _crowd() -> list[Verdict]:
         _until_quiet(control.pid)
         agents.begin()
         sleep(12)  # a whole interval, in which the first of each is news
-        answered, began, used = agents.answered, perf_counter(), cpu_seconds(control.pid)
+        replied, started_at, used = agents.answered, perf_counter(), cpu_seconds(control.pid)
         sleep(SHARE_SECONDS)
-        seconds = perf_counter() - began
+        seconds = perf_counter() - started_at
         share = (cpu_seconds(control.pid) - used) / seconds
-        per_second = (agents.answered - answered) / seconds
+        per_second = (agents.answered - replied) / seconds
         beside = _best_p99(port, "beside")
         memory = resident_pages(control.pid) / bare_resident_pages()
     return [
@@ -166,18 +166,18 @@ def _best_p99(port: int, mark: str) -> float:
 
 async def _apply_p99(port: int, mark: str) -> float:
     taken: list[float] = []
-    began = perf_counter()
+    started_at = perf_counter()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = control_pb2_grpc.AgentControlStub(channel)
 
         async def client(number: int) -> None:
             count = 0
-            while perf_counter() - began < WINDOW_SECONDS:
+            while perf_counter() - started_at < WINDOW_SECONDS:
                 count += 1
                 asked_at = perf_counter()
-                answer = await stub.ApplyWorkload(_apply(f"{mark}-{number}-{count}"), timeout=120)
+                response = await stub.ApplyWorkload(_apply(f"{mark}-{number}-{count}"), timeout=120)
                 taken.append(perf_counter() - asked_at)
-                assert answer.success, answer.error_message
+                assert response.success, response.error_message
                 await asyncio.sleep(APPLY_PAUSE_SECONDS)
 
         async with asyncio.TaskGroup() as group:
@@ -209,20 +209,20 @@ async def _drive(port: int, *, echo: bool = False) -> float:
 
 
 async def _load(call: Call, seconds: float) -> float:
-    began = perf_counter()
+    started_at = perf_counter()
     done = 0
 
     async def client(number: int) -> None:
         nonlocal done
         heartbeat = _heartbeat(number)
-        while perf_counter() - began < seconds:
+        while perf_counter() - started_at < seconds:
             await call(heartbeat)
             done += 1
 
     async with asyncio.TaskGroup() as group:
         for number in range(CLIENTS):
             group.create_task(client(number))
-    return done / (perf_counter() - began)
+    return done / (perf_counter() - started_at)
 
 
 def _heartbeat(number: int) -> pb.HeartbeatRequest:
@@ -247,8 +247,8 @@ def _heartbeat_call(channel: grpc.aio.Channel) -> Call:
     stub = control_pb2_grpc.AgentControlStub(channel)
 
     async def call(request: pb.HeartbeatRequest) -> None:
-        answer = await stub.Heartbeat(request, timeout=30)
-        assert answer.acknowledged
+        response = await stub.Heartbeat(request, timeout=30)
+        assert response.acknowledged
 
     return call
 
@@ -261,8 +261,8 @@ def _echo_call(channel: grpc.aio.Channel) -> Call:
     )
 
     async def call(request: pb.HeartbeatRequest) -> None:
-        answer = await method(request, timeout=30)
-        assert answer.node_id == request.node_id
+        response = await method(request, timeout=30)
+        assert response.node_id == request.node_id
 
     return call
 

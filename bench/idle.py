@@ -29,18 +29,18 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
         scheduler(f"sqlite:{directory}/s.db") as (port, metrics_port, control),
-        agent(Path(directory), port) as hands,
+        agent(Path(directory), port) as agent_process,
     ):
         asyncio.run(_all(port, until_running))
         sleep(12)  # past the next heartbeat, which still belongs to the start
-        before, began = transactions(metrics_port), monotonic()
-        cpu = {name: -cpu_seconds(pid) for name, pid in _pids(control, hands)}
+        before, started_at = transactions(metrics_port), monotonic()
+        cpu = {name: -cpu_seconds(pid) for name, pid in _pids(control, agent_process)}
         sleep(SECONDS)
         commits = transactions(metrics_port) - before
-        elapsed = monotonic() - began
+        elapsed = monotonic() - started_at
         floor = bare_resident_pages()
         verdicts = [Verdict("idle: store commits in 60 s, 100 running", commits, at_most=0)]
-        for name, pid in _pids(control, hands):
+        for name, pid in _pids(control, agent_process):
             share = (cpu[name] + cpu_seconds(pid)) / elapsed
             verdicts.append(Verdict(f"idle: {name}, share of one core", share))
             verdicts.append(

@@ -59,10 +59,10 @@ def _throughput(port: int) -> float:
 
 
 def _seconds(*command: str) -> float:
-    began = perf_counter()
+    started_at = perf_counter()
     with tempfile.TemporaryFile() as output:
         subprocess.run(command, stdout=output, check=True, timeout=120)
-        seconds = perf_counter() - began
+        seconds = perf_counter() - started_at
         assert output.tell() == LINES * 100, f"{command[0]}: {output.tell()} bytes"
     return seconds
 
@@ -85,27 +85,29 @@ async def _changes(port: int) -> tuple[tuple[float, float], tuple[float, float]]
             name = f"change-{number}"
             await _apply(port, name, "sleep 3600", "Running")
             (container,) = _container_ids(name)
-            heard = asyncio.Event()
+            received = asyncio.Event()
             async with asyncio.TaskGroup() as group:
-                listening = group.create_task(_heard(session, container, heard))
-                await heard.wait()
-                began = perf_counter()
+                listening = group.create_task(_heard(session, container, received))
+                await received.wait()
+                started_at = perf_counter()
                 async with session.post(f"http://docker/containers/{container}/kill"):
                     pass
                 while (await _status(stub, name)) == "Running":
-                    assert not listening.done() or perf_counter() - began < 60, "it is not noticed"
+                    assert not listening.done() or perf_counter() - started_at < 60, (
+                        "it is not noticed"
+                    )
                     await asyncio.sleep(0.001)
-                ours.append(perf_counter() - began)
-            docker.append(listening.result() - began)
+                ours.append(perf_counter() - started_at)
+            docker.append(listening.result() - started_at)
             await until_gone(stub, [name])
     return _percentiles(docker), _percentiles(ours)
 
 
 async def _heard(session: aiohttp.ClientSession, container: str, ready: asyncio.Event) -> float:
     filters = json.dumps({"container": [container], "event": ["die"]})
-    async with session.get("http://docker/events", params={"filters": filters}) as answer:
+    async with session.get("http://docker/events", params={"filters": filters}) as response:
         ready.set()
-        await answer.content.readline()
+        await response.content.readline()
         return perf_counter()
 
 
@@ -133,8 +135,8 @@ async def _apply(port: int, name: str, line: str, until: str) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = control_pb2_grpc.AgentControlStub(channel)
         request = control_pb2.ApplyWorkloadRequest(workload_id=name, spec=spec)
-        answer = await stub.ApplyWorkload(request, timeout=30)
-        assert answer.success, answer.error_message
+        response = await stub.ApplyWorkload(request, timeout=30)
+        assert response.success, response.error_message
         async with asyncio.timeout(60):
             while (status := await _status(stub, name)) != until:
                 assert status in ("Pending", "Running"), f"{name} is {status}"

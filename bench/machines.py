@@ -91,12 +91,12 @@ async def _seconds_to_run(stub: control_pb2_grpc.AgentControlStub, name: str) ->
         after_sequence=since.last_sequence,
     )
     events = stub.WatchEvents(watch, timeout=120)
-    began = perf_counter()
+    started_at = perf_counter()
     apply = control_pb2.ApplyWorkloadRequest(workload_id=name, spec=MACHINE)
     applied = await stub.ApplyWorkload(apply, timeout=30)
     assert applied.success, applied.error_message
     event = await anext(aiter(events))
-    seconds = perf_counter() - began
+    seconds = perf_counter() - started_at
     events.cancel()
     assert event.kind == EventKind.WORKLOAD_RUNNING, f"{name}: {event.kind} {event.message}"
     return seconds
@@ -128,9 +128,9 @@ class Same:
         with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
             file.write(self._xml)
             file.flush()
-            began = perf_counter()
+            started_at = perf_counter()
             _run("virsh", "create", file.name)
-            return perf_counter() - began
+            return perf_counter() - started_at
 
     def remove(self) -> None:
         _run("virsh", "destroy", self._name)
@@ -139,16 +139,16 @@ class Same:
 
 
 def _backing(path: str) -> str:
-    said = _run("qemu-img", "info", "-U", path)
-    found = re.search(r"^backing file: (\S+)", said, re.MULTILINE)
-    assert found is not None, said
+    result = _run("qemu-img", "info", "-U", path)
+    found = re.search(r"^backing file: (\S+)", result, re.MULTILINE)
+    assert found is not None, result
     return found[1]
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
-    return done.stdout
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, f"{' '.join(command)}: {result.stderr}"
+    return result.stdout
 
 
 if __name__ == "__main__":

@@ -81,10 +81,10 @@ def _offer_seconds(waiting_count: int) -> float:
     for number in range(waiting_count):
         needs = Requirements(Resources(1001 + number, 64), TRAITS)
         waiting.add(WorkloadId(f"w{number}"), PendingEntry(needs))
-    began = process_time()
+    started_at = process_time()
     for _ in range(200):
         assert waiting.candidates_for(node_index.slots[node_id]) == []
-    return (process_time() - began) / 200
+    return (process_time() - started_at) / 200
 
 
 def _seconds(node_count: int, decisions: int, choose: Choose) -> float:
@@ -119,7 +119,7 @@ def _run(
         for number in range(decisions)
     ]
     for first in range(0, decisions, TURN):
-        began = process_time()
+        started_at = process_time()
         for number, need in enumerate(needs[first : first + TURN], first):
             chosen = choose(need, node_index)
             assert isinstance(chosen, Placed)
@@ -131,7 +131,7 @@ def _run(
                 group=need.rules.group,
                 apart=need.rules.apart,
             )
-        yield process_time() - began
+        yield process_time() - started_at
 
 
 def _scan(needs: Requirements, node_index: NodeIndex) -> Placed:

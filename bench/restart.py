@@ -54,9 +54,9 @@ def main() -> None:
 
 def _serving(path: Path) -> tuple[float, int]:
     """Seconds from the start to an open port, and the memory then, in bytes."""
-    began = perf_counter()
+    started_at = perf_counter()
     with scheduler(f"sqlite:{path}", SCHEDULER_NODE_LEASE="10m") as (_, _, started):
-        seconds = perf_counter() - began
+        seconds = perf_counter() - started_at
         pages = int(Path(f"/proc/{started.pid}/statm").read_text().split()[1])
     return seconds, pages * PAGE_BYTES
 
@@ -68,11 +68,11 @@ async def _fill(path: Path, to_write: list[Unit]) -> None:
 
 
 async def _read(path: Path) -> float:
-    began = perf_counter()
+    started_at = perf_counter()
     store = await SqliteStore.open(path, monotonic=SystemClock().monotonic)
     await store.read("/")
     await store.close()
-    return perf_counter() - began
+    return perf_counter() - started_at
 
 
 def _size(unit: Unit) -> int:

@@ -132,14 +132,14 @@ async def _measure(place: Place, tls: Tls, seconds: float) -> None:
     async with tls.channel(f"127.0.0.1:{place.scheduler}", Role.SCHEDULER) as channel:
         stub = control_pb2_grpc.AgentControlStub(channel)
         async with asyncio.TaskGroup() as group:
-            lasting = [group.create_task(tls.run())]
+            long_lived = [group.create_task(tls.run())]
             await _until_ready(stub)
-            lasting.append(group.create_task(watch.run()))
+            long_lived.append(group.create_task(watch.run()))
             before = monotonic()
             await _drive(stub, codes, seconds)
             rate = codes.total() / (monotonic() - before)
             behind = await _until_settled(stub)
-            for task in lasting:
+            for task in long_lived:
                 task.cancel()
     failed = {code: count for code, count in codes.items() if code != "OK"}
     rotations = min(len(serials) - 1 for serials in watch.serials.values())
@@ -157,11 +157,11 @@ async def _measure(place: Place, tls: Tls, seconds: float) -> None:
 async def _drive(
     stub: control_pb2_grpc.AgentControlStub, codes: "Counter[str]", seconds: float
 ) -> None:
-    began = monotonic()
+    started_at = monotonic()
     async with asyncio.TaskGroup() as group:
         for number in range(round(seconds * APPLIES_PER_SECOND)):
             group.create_task(_apply(stub, number, codes))
-            due = began + (number + 1) / APPLIES_PER_SECOND
+            due = started_at + (number + 1) / APPLIES_PER_SECOND
             await asyncio.sleep(max(0.0, due - monotonic()))
 
 
@@ -179,8 +179,8 @@ async def _apply(
         ),
     )
     try:
-        answer = await stub.ApplyWorkload(request, timeout=10)
-        codes["OK" if answer.success else "REFUSED"] += 1
+        response = await stub.ApplyWorkload(request, timeout=10)
+        codes["OK" if response.success else "REFUSED"] += 1
     except grpc.aio.AioRpcError as err:
         codes[f"{err.code().name}: {err.details()}"] += 1
 
@@ -198,8 +198,8 @@ async def _until_settled(stub: control_pb2_grpc.AgentControlStub) -> int:
     """The number of workloads that have not converged after a while."""
     left = WORKLOADS
     for _ in range(120):
-        answer = await stub.ListWorkloads(control_pb2.ListWorkloadsRequest(), timeout=10)
-        left = sum(view.status != "Stopped" for view in answer.workloads)
+        response = await stub.ListWorkloads(control_pb2.ListWorkloadsRequest(), timeout=10)
+        left = sum(view.status != "Stopped" for view in response.workloads)
         if not left:
             break
         await asyncio.sleep(0.5)
@@ -207,9 +207,9 @@ async def _until_settled(stub: control_pb2_grpc.AgentControlStub) -> int:
 
 
 def _health(port: int) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
-        told: dict[str, Any] = json.load(answer)
-    return told
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as response:
+        reported: dict[str, Any] = json.load(response)
+    return reported
 
 
 if __name__ == "__main__":

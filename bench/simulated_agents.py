@@ -78,19 +78,19 @@ class Agent:
                 self._apply(message.call)
 
     def _apply(self, call: pb.StreamCall) -> None:
-        asked = agent_pb2.ApplyWorkloadRequest.FromString(call.request)
-        self._statuses[asked.id] = running(asked.id, asked.revision_id, asked.epoch)
-        answer = agent_pb2.ApplyWorkloadResponse(
+        request = agent_pb2.ApplyWorkloadRequest.FromString(call.request)
+        self._statuses[request.id] = running(request.id, request.revision_id, request.epoch)
+        response = agent_pb2.ApplyWorkloadResponse(
             applied=True,
             status=agent_pb2.WorkloadStatus(
-                id=asked.id,
-                revision_id=asked.revision_id,
-                epoch=asked.epoch,
-                desired_state=asked.desired_state,
+                id=request.id,
+                revision_id=request.revision_id,
+                epoch=request.epoch,
+                desired_state=request.desired_state,
                 actual_state=agent_pb2.ACTUAL_STATE_RUNNING,
             ),
         )
-        reply = pb.StreamReply(id=call.id, response=answer.SerializeToString(), last=True)
+        reply = pb.StreamReply(id=call.id, response=response.SerializeToString(), last=True)
         self._outgoing.put_nowait(pb.ControlMessage(reply=reply))
 
 

@@ -49,9 +49,9 @@ def main() -> None:
 
 
 def _timed(command: list[str], env: dict[str, str]) -> float:
-    began = perf_counter()
+    started_at = perf_counter()
     subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
-    return perf_counter() - began
+    return perf_counter() - started_at
 
 
 if __name__ == "__main__":

@@ -54,10 +54,10 @@ def units(count: int, *, nodes: int) -> list[Unit]:
 
 async def commit_bare(store: Store, to_write: Sequence[Unit], per_transaction: int) -> float:
     """Units per second."""
-    began = perf_counter()
+    started_at = perf_counter()
     for batch in _slices(to_write, per_transaction):
         await store.commit(batch)
-    return len(to_write) / (perf_counter() - began)
+    return len(to_write) / (perf_counter() - started_at)
 
 
 def _placement(number: int, nodes: int) -> Unit:
@@ -71,7 +71,7 @@ def _placement(number: int, nodes: int) -> Unit:
     workload_status = WorkloadStatus(
         workload_id, Status.RUNNING, AT, revision=workload.revision, epoch=1
     )
-    told = {
+    reported = {
         keys.event_key(AT, 2 * number + offset): Event(AT, kind, "", workload_id, node_id)
         for offset, kind in enumerate((EventKind.WORKLOAD_CREATED, EventKind.WORKLOAD_PLACED))
     }
@@ -80,7 +80,7 @@ def _placement(number: int, nodes: int) -> Unit:
             keys.workload_key(workload_id): workload,
             keys.assignment_key(workload_id): assignment,
             keys.status_key(workload_id): workload_status,
-            **told,
+            **reported,
         }
     )
 

@@ -35,8 +35,8 @@ class FakeVault:
         self.requests.append((path, request.headers.get("X-Vault-Token", "")))
         if self.is_silent:
             await self.ended.wait()
-        answers = self._answers.get(path, [web.Response(status=404)])
-        response = answers.pop(0) if len(answers) > 1 else answers[0]
+        responses = self._answers.get(path, [web.Response(status=404)])
+        response = responses.pop(0) if len(responses) > 1 else responses[0]
         return web.Response(body=response.body, status=response.status, headers=response.headers)
 
 

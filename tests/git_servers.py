@@ -74,10 +74,10 @@ class _GitOverHttps(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
             "REMOTE_USER": USER,
         }
-        done = subprocess.run(
+        result = subprocess.run(
             ["git", "http-backend"], env=env, input=body, capture_output=True, check=True
         )
-        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        head, _, content = result.stdout.partition(b"\r\n\r\n")
         self.send_response(200)
         for line in head.decode().split("\r\n"):
             name, _, value = line.partition(": ")
@@ -144,6 +144,6 @@ def over_ssh(repository: Repository, directory: Path, port: int) -> Iterator[tup
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, f"{command}: {done.stderr}"
-    return done.stdout.strip()
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, f"{command}: {result.stderr}"
+    return result.stdout.strip()

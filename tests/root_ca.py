@@ -41,7 +41,7 @@ class Root:
     ) -> CertificateFiles:
         """Write a certificate; a repeated call replaces it. With a negative age it is not valid yet."""
         key = new_key()
-        made = issue(
+        created = issue(
             self.issuer,
             key.public_key(),
             Identity(role, name),
@@ -56,7 +56,7 @@ class Root:
             [
                 (files.roots, roots or self.pem, PUBLIC),
                 (files.key, key_pem(key), PRIVATE),
-                (files.certificate, pem(made), PUBLIC),
+                (files.certificate, pem(created), PUBLIC),
             ]
         )
         return files
@@ -66,7 +66,7 @@ class Root:
         key, now = new_key(), datetime.now(UTC)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         hosts = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-        made = (
+        created = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self.issuer.certificate.subject)
@@ -83,7 +83,7 @@ class Root:
             [
                 (files.roots, self.pem, PUBLIC),
                 (files.key, key_pem(key), PRIVATE),
-                (files.certificate, pem(made), PUBLIC),
+                (files.certificate, pem(created), PUBLIC),
             ]
         )
         return files

@@ -29,8 +29,8 @@ def openssl_connects(port: int, *arguments: str) -> bool:
             with suppress(BrokenPipeError):  # it may have exited
                 process.stdin.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS)
                 process.stdin.flush()
-            answered, _, _ = select.select([process.stdout], [], [], WAIT_SECONDS)
-            received = os.read(process.stdout.fileno(), len(SETTINGS)) if answered else b""
+            replied, _, _ = select.select([process.stdout], [], [], WAIT_SECONDS)
+            received = os.read(process.stdout.fileno(), len(SETTINGS)) if replied else b""
         finally:
             process.kill()
     return received[3:] == SETTINGS[3:]
@@ -42,9 +42,9 @@ def reflected_services(channel: grpc.Channel) -> list[str]:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
         try:
-            (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=WAIT_SECONDS)
+            (response,) = stub.ServerReflectionInfo(iter([request]), timeout=WAIT_SECONDS)
         except grpc.RpcError as err:
             if err.code() is not grpc.StatusCode.UNAVAILABLE:
                 raise
             return []
-    return [service.name for service in answer.list_services_response.service]
+    return [service.name for service in response.list_services_response.service]

@@ -127,11 +127,11 @@ class CloudGuest:
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(
+    result = subprocess.run(
         command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
     )
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}{done.stdout}"
-    return done.stdout
+    assert result.returncode == 0, f"{' '.join(command)}: {result.stderr}{result.stdout}"
+    return result.stdout
 
 
 def _ask(line: int, text: str, *, until: str) -> None:

@@ -146,8 +146,8 @@ class Cluster:
 
     def metric(self, name: str) -> float:
         url = f"http://127.0.0.1:{self.metrics_port}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            found = re.search(rf"^{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+        with urllib.request.urlopen(url, timeout=10) as response:
+            found = re.search(rf"^{name} (\S+)$", response.read().decode(), re.MULTILINE)
         assert found is not None, f"{name} is not among the metrics"
         return float(found[1])
 

@@ -51,14 +51,14 @@ def _start_cloud_guest(request: pytest.FixtureRequest) -> None:
 def cloud_guest(tmp_path_factory: pytest.TempPathFactory, demo_image: str) -> Iterator[CloudGuest]:
     with vms.vm_directory() as (_, settings):
         directory = tmp_path_factory.mktemp("cloud")
-        made = Cluster(directory, agent=settings)
+        created = Cluster(directory, agent=settings)
         try:
-            made.start()
-            guest = CloudGuest(made, directory)
+            created.start()
+            guest = CloudGuest(created, directory)
             guest.begin()
             yield guest
         finally:
-            made.close()
+            created.close()
 
 
 @pytest.fixture(scope="module")
@@ -77,18 +77,18 @@ def cluster(
     module_directory: Path, demo_image: str, cluster_settings: dict[str, dict[str, str]]
 ) -> Iterator[Cluster]:
     """One for all tests of a module. Every test leaves it running."""
-    made = Cluster(
+    created = Cluster(
         module_directory,
         scheduler=cluster_settings.get("scheduler"),
         agent=cluster_settings.get("agent"),
     )
-    _open.append(made)
+    _open.append(created)
     try:
-        made.start()
-        yield made
+        created.start()
+        yield created
     finally:
-        _open.remove(made)
-        made.close()
+        _open.remove(created)
+        created.close()
 
 
 @pytest.fixture
@@ -111,21 +111,21 @@ def persysctl(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Comp
 @pytest.fixture
 def new_cluster(tmp_path: Path, demo_image: str) -> Iterator[Callable[..., Cluster]]:
     """Creates clusters for one test. They are not started yet."""
-    made: list[Cluster] = []
+    created: list[Cluster] = []
 
     def make(
         *, scheduler: dict[str, str] | None = None, agent: dict[str, str] | None = None
     ) -> Cluster:
-        directory = tmp_path / f"cluster-{len(made)}"
+        directory = tmp_path / f"cluster-{len(created)}"
         directory.mkdir()
-        made.append(Cluster(directory, scheduler=scheduler, agent=agent))
-        _open.append(made[-1])
-        return made[-1]
+        created.append(Cluster(directory, scheduler=scheduler, agent=agent))
+        _open.append(created[-1])
+        return created[-1]
 
     try:
         yield make
     finally:
-        for each in made:
+        for each in created:
             _open.remove(each)
             each.close()
 

@@ -20,15 +20,15 @@ class Container(NamedTuple):
 
 
 def docker(*arguments: str) -> str:
-    done = subprocess.run(
+    result = subprocess.run(
         ["docker", *arguments],
         capture_output=True,
         text=True,
         timeout=_DEADLINE_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, f"docker {' '.join(arguments[:4])}: {done.stderr}"
-    return done.stdout.strip()
+    assert result.returncode == 0, f"docker {' '.join(arguments[:4])}: {result.stderr}"
+    return result.stdout.strip()
 
 
 def container_ids(node_id: str, workload_id: str = "") -> list[str]:
@@ -42,7 +42,7 @@ def inspect(ids: Sequence[str]) -> list[Container]:
     """Containers that were removed in the meantime are left out."""
     if not ids:
         return []
-    done = subprocess.run(
+    result = subprocess.run(
         ["docker", "inspect", *ids],
         capture_output=True,
         text=True,
@@ -57,7 +57,7 @@ def inspect(ids: Sequence[str]) -> list[Container]:
             found["State"]["Running"],
             tuple(found["Config"]["Env"] or ()),
         )
-        for found in json.loads(done.stdout)
+        for found in json.loads(result.stdout)
     ]
 
 

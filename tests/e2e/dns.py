@@ -28,11 +28,11 @@ class CoreDns(Process):
         return sorted(self._dig("+short", kind, name).split("\n"))[1:]
 
     def _dig(self, *words: str) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             ["dig", "@127.0.0.1", "-p", str(self.port), "+tries=1", "+time=5", *words],
             capture_output=True,
             text=True,
             timeout=30,
             check=False,
         )
-        return done.stdout if done.returncode == 0 else ""
+        return result.stdout if result.returncode == 0 else ""

@@ -57,7 +57,7 @@ class Etcd(Process):
 
     def etcdctl(self, *command: str) -> str:
         """Run etcdctl with these arguments."""
-        done = subprocess.run(
+        result = subprocess.run(
             ["etcdctl", "--endpoints", self.endpoint, *command],
             env={"ETCDCTL_API": "3", "PATH": "/usr/bin:/bin"},
             capture_output=True,
@@ -65,16 +65,16 @@ class Etcd(Process):
             timeout=30,
             check=True,
         )
-        return done.stdout
+        return result.stdout
 
 
 def three_members(directory: Path) -> list[Etcd]:
     """They must be launched together: a single one does not become ready."""
     members = [Member(f"m{number}", free_port(), free_port()) for number in range(3)]
     together = ",".join(f"{one.name}={one.peer}" for one in members)
-    made = []
+    created = []
     for one in members:
         own = directory / one.name
         own.mkdir()
-        made.append(Etcd(own, f"--initial-cluster={together}", member=one))
-    return made
+        created.append(Etcd(own, f"--initial-cluster={together}", member=one))
+    return created

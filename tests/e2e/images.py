@@ -67,7 +67,7 @@ def _build(image: str, file: Path, context: Path) -> None:
 
 
 def _run(words: list[str]) -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         words,
         env={**os.environ, "DOCKER_BUILDKIT": "0"},
         capture_output=True,
@@ -75,4 +75,4 @@ def _run(words: list[str]) -> None:
         timeout=BUILD_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, f"{words}: {done.stdout[-2000:]}{done.stderr}"
+    assert result.returncode == 0, f"{words}: {result.stdout[-2000:]}{result.stderr}"

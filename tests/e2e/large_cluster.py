@@ -30,12 +30,12 @@ def a_large_cluster(directory: Path, count: int) -> Iterator[Cluster]:
     directory.mkdir()
     names = [f"{'db' if number % 100 == 0 else 'web'}-{number:05}" for number in range(count)]
     asyncio.run(_fill(directory / "scheduler.db", [_marker(), *map(_workload, names)]))
-    made = Cluster(directory)
+    created = Cluster(directory)
     try:
-        made.scheduler.start()
-        yield made
+        created.scheduler.start()
+        yield created
     finally:
-        made.close()
+        created.close()
 
 
 async def _fill(path: Path, units: list[Unit]) -> None:

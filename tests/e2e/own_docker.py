@@ -54,10 +54,10 @@ class OwnDocker:
         return self._process.pid
 
     def answers(self) -> bool:
-        done = subprocess.run(
+        result = subprocess.run(
             ["docker", "--host", self.host, "version"], capture_output=True, timeout=20, check=False
         )
-        return done.returncode == 0
+        return result.returncode == 0
 
     def start(self) -> None:
         """Returns when it responds."""

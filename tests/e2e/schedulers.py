@@ -36,14 +36,14 @@ class SchedulerProcess(Process):
 
     def health(self) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self.side_port}/health"
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            found: dict[str, Any] = json.loads(answer.read())
+        with urllib.request.urlopen(url, timeout=5) as response:
+            found: dict[str, Any] = json.loads(response.read())
         return found
 
     def metric(self, name: str) -> float:
         url = f"http://127.0.0.1:{self.side_port}/metrics"
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            lines = answer.read().decode().splitlines()
+        with urllib.request.urlopen(url, timeout=5) as response:
+            lines = response.read().decode().splitlines()
         return next(float(one.rpartition(" ")[2]) for one in lines if one.startswith(f"{name} "))
 
     @property

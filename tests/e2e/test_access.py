@@ -38,11 +38,11 @@ def test_logs_exec_and_usage_work_through_the_scheduler(
 
     eventually(lambda: "trouble" in persysctl("logs", workload).stderr, "it has written")
     logs = persysctl("logs", workload, "--tail", "10")
-    ended = persysctl("exec", "-i", workload, "--", "sh", "-c", "cat; exit 9", stdin="x" * 300_000)
+    result = persysctl("exec", "-i", workload, "--", "sh", "-c", "cat; exit 9", stdin="x" * 300_000)
     eventually(lambda: persysctl("stats", workload).returncode == 0, "figures", within=40)
     figures = json.loads(persysctl("stats", workload, "-o", "json").stdout)
 
     assert (logs.stdout, logs.stderr) == ("hello\n", "trouble\n")
-    assert (ended.returncode, len(ended.stdout), ended.stderr) == (9, 300_000, "")
+    assert (result.returncode, len(result.stdout), result.stderr) == (9, 300_000, "")
     assert int(figures["memory_bytes"]) > 0
     assert workload in persysctl("top").stdout

@@ -90,12 +90,12 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
     images.build_persys()
-    made = Host(tmp_path)
+    created = Host(tmp_path)
     try:
-        made.start()
-        yield made
+        created.start()
+        yield created
     finally:
-        made.close()
+        created.close()
 
 
 def test_the_documented_command_starts_an_agent_with_every_runtime(host: Host) -> None:

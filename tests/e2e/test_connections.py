@@ -118,8 +118,8 @@ def answers_http(port: int, scheme: str = "http") -> bool:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     url = f"{scheme}://127.0.0.1:{port}/health"
     try:
-        with urllib.request.urlopen(url, timeout=5, context=context) as answer:
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(url, timeout=5, context=context) as response:
+            return bool(response.status == 200)
     except OSError:
         return False
 
@@ -157,8 +157,8 @@ def test_idle_connections_on_one_port_do_not_block_any_port(
             except ConnectionError:
                 continue  # already closed: over the limit
 
-        for other, answers in ANSWERS.items():
-            eventually(partial(answers, ports), f"{other} answers")
+        for other, responses in ANSWERS.items():
+            eventually(partial(responses, ports), f"{other} answers")
     finally:
         for client in held:
             client.close()

@@ -87,16 +87,16 @@ def test_promise_1_an_acknowledged_delete_survives_kill_9_of_both(
 ) -> None:
     cluster = new_cluster()
     cluster.start()
-    kept, doomed = names(3), names(10)
-    cluster.run_all([*kept, *doomed], sleeper)
+    kept, to_delete = names(3), names(10)
+    cluster.run_all([*kept, *to_delete], sleeper)
     running_before = cluster.containers(kept)
 
-    cluster.delete_all(doomed)
+    cluster.delete_all(to_delete)
     cluster.scheduler.kill()
     cluster.agent.kill()
     cluster.scheduler.start()
     cluster.agent.start()
-    cluster.wait_until_gone(doomed)
+    cluster.wait_until_gone(to_delete)
 
     assert cluster.containers() == running_before
 

@@ -53,17 +53,17 @@ def window(
     gateway = Gateway(module_directory, {"main": cluster.target})
     try:
         gateway.process.start()
-        with a_browser() as made:
-            made.address = gateway.address
-            yield made
+        with a_browser() as created:
+            created.address = gateway.address
+            yield created
     finally:
         gateway.process.close()
 
 
 @pytest.fixture
 def browser(window: Browser) -> Iterator[Browser]:
-    with window.used() as made:
-        yield made
+    with window.used() as created:
+        yield created
 
 
 @pytest.fixture

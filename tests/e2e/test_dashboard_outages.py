@@ -21,32 +21,32 @@ WORKLOAD_COUNT = 10_000
 
 @pytest.fixture(scope="module")
 def large_cluster(module_directory: Path) -> Iterator[Cluster]:
-    with a_large_cluster(module_directory / "crowded", WORKLOAD_COUNT) as made:
-        yield made
+    with a_large_cluster(module_directory / "crowded", WORKLOAD_COUNT) as created:
+        yield created
 
 
 @pytest.fixture(scope="module")
 def gateway(large_cluster: Cluster, module_directory: Path) -> Iterator[Gateway]:
-    away = f"127.0.0.1:{free_port()}"
-    made = Gateway(module_directory, {"main": large_cluster.target, "away": away})
+    unavailable = f"127.0.0.1:{free_port()}"
+    created = Gateway(module_directory, {"main": large_cluster.target, "away": unavailable})
     try:
-        made.process.start()
-        yield made
+        created.process.start()
+        yield created
     finally:
-        made.process.close()
+        created.process.close()
 
 
 @pytest.fixture(scope="module")
 def window() -> Iterator[Browser]:
-    with a_browser(arguments=("--ignore-certificate-errors",)) as made:
-        yield made
+    with a_browser(arguments=("--ignore-certificate-errors",)) as created:
+        yield created
 
 
 @pytest.fixture
 def browser(window: Browser, gateway: Gateway) -> Iterator[Browser]:
     window.address = gateway.address
-    with window.used() as made:
-        yield made
+    with window.used() as created:
+        yield created
 
 
 def test_ten_thousand_workloads_are_listed_and_filtered(browser: Browser) -> None:
@@ -121,8 +121,8 @@ def test_every_cluster_of_the_gateway_can_be_selected(browser: Browser) -> None:
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[tuple[Gateway, SchedulerClient]]:
-    with a_guarded_gateway(tmp_path) as made:
-        yield made
+    with a_guarded_gateway(tmp_path) as created:
+        yield created
 
 
 def test_a_user_without_a_certificate_signs_in_with_a_token(

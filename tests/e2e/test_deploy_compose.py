@@ -109,10 +109,10 @@ class LocalAgent:
 
     def join(self, scheduler: str, token: str) -> None:
         words = [str(BIN / "persys-agent"), "join", "--config", str(self._config), scheduler, token]
-        done = subprocess.run(
+        result = subprocess.run(
             words, env=self._env, capture_output=True, text=True, timeout=60, check=False
         )
-        assert done.returncode == 0, f"{token}: {done.stderr}"
+        assert result.returncode == 0, f"{token}: {result.stderr}"
 
     def remove_containers(self) -> None:
         label = f"label=persys.node_id={self._node_id}"
@@ -125,7 +125,7 @@ def stack(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stac
     prometheus = shutil.which("prometheus")
     assert prometheus is not None, "the tests need prometheus"
     place = tmp_path_factory.mktemp("programs")
-    made = Stack(
+    created = Stack(
         {
             "PERSYS": image,
             "ETCD": images.build_etcd(),
@@ -136,11 +136,11 @@ def stack(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stac
         }
     )
     try:
-        up = made.compose("up", "-d", "--no-build", *STARTED)
-        assert up.returncode == 0, up.stderr + made.compose("logs").stdout[-6000:]
-        yield made
+        up = created.compose("up", "-d", "--no-build", *STARTED)
+        assert up.returncode == 0, up.stderr + created.compose("logs").stdout[-6000:]
+        yield created
     finally:
-        made.compose("--profile", "tools", "down", "-v", "--timeout", "5")
+        created.compose("--profile", "tools", "down", "-v", "--timeout", "5")
 
 
 def test_the_image_has_every_program(image: str) -> None:
@@ -162,8 +162,8 @@ def test_one_of_three_schedulers_on_one_etcd_leads(stack: Stack) -> None:
     ask = f"import urllib.request as r; print(r.urlopen('{url}').read().decode())"
 
     def roles() -> list[str]:
-        answers = [stack.inside(f"scheduler-{number}", ask) for number in (1, 2, 3)]
-        return sorted(json.loads(answer)["role"] if answer else "" for answer in answers)
+        responses = [stack.inside(f"scheduler-{number}", ask) for number in (1, 2, 3)]
+        return sorted(json.loads(response)["role"] if response else "" for response in responses)
 
     eventually(lambda: roles() == ["leader", "standby", "standby"], lambda: f"{roles()}")
     assert "normal" in stack.persysctl("recovery", "status")
@@ -213,8 +213,8 @@ def test_coredns_resolves_the_schedulers(stack: Stack) -> None:
 def test_prometheus_sees_one_leader_among_three_schedulers(stack: Stack) -> None:
     def sees(query: str) -> str:
         url = f"http://127.0.0.1:{stack.ports['PROMETHEUS']}/api/v1/query?query={query}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            found = json.load(answer)["data"]["result"]
+        with urllib.request.urlopen(url, timeout=10) as response:
+            found = json.load(response)["data"]["result"]
         return str(found[0]["value"][1]) if found else ""
 
     eventually(lambda: sees("count(persys_scheduler_leading)") == "3", "three are scraped")

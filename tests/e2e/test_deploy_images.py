@@ -87,10 +87,10 @@ def test_an_agent_in_a_container_has_every_runtime_of_its_host(
 
         def runtimes() -> dict[str, str]:
             try:
-                answer = stub.HealthCheck(agent_pb2.HealthCheckRequest(), timeout=10)
+                response = stub.HealthCheck(agent_pb2.HealthCheckRequest(), timeout=10)
             except grpc.RpcError as err:
                 return {"agent": str(err)}
-            return dict(answer.runtime_status)
+            return dict(response.runtime_status)
 
         wanted = dict.fromkeys(("container", "compose", "vm"), "healthy")
         eventually(lambda: runtimes() == wanted, lambda: f"{runtimes()}", within=60)
@@ -134,11 +134,11 @@ class Components:
 
 @pytest.fixture
 def components(unique_id: str) -> Iterator[Components]:
-    made = Components(unique_id)
+    created = Components(unique_id)
     try:
-        yield made
+        yield created
     finally:
-        made.close()
+        created.close()
         containers.remove(containers.container_ids(unique_id))
 
 
@@ -146,8 +146,8 @@ def body_of(url: str) -> str:
     """Empty if there is no response."""
     context = ssl._create_unverified_context()
     try:
-        with urllib.request.urlopen(url, timeout=10, context=context) as answer:
-            return str(answer.read().decode())
+        with urllib.request.urlopen(url, timeout=10, context=context) as response:
+            return str(response.read().decode())
     except (urllib.error.URLError, OSError):
         return ""
 

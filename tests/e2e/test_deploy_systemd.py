@@ -28,15 +28,15 @@ def install(root: Path, *parts: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    made = tmp_path_factory.mktemp("root")
-    edited = made / "etc" / "persys" / "agent.env"
+    created = tmp_path_factory.mktemp("root")
+    edited = created / "etc" / "persys" / "agent.env"
     edited.parent.mkdir(parents=True)
     edited.write_text("PERSYS_NODE_LABELS=zone=eu\n")
-    (made / "opt" / "persys" / "older-version").mkdir(parents=True)
-    done = install(made)
+    (created / "opt" / "persys" / "older-version").mkdir(parents=True)
+    done = install(created)
     assert done.returncode == 0, done.stderr
-    yield made
-    shutil.rmtree(made)
+    yield created
+    shutil.rmtree(created)
 
 
 def test_systemd_accepts_the_units(root: Path) -> None:
@@ -44,7 +44,7 @@ def test_systemd_accepts_the_units(root: Path) -> None:
     shutil.copytree(SYSTEM_UNITS, root / "usr" / "lib" / "systemd" / "system", symlinks=True)
 
     units = [f"persys-{part}.service" for part in PARTS]
-    done = subprocess.run(
+    result = subprocess.run(
         [
             "systemd-analyze",
             "verify",
@@ -59,8 +59,8 @@ def test_systemd_accepts_the_units(root: Path) -> None:
         check=False,
     )
 
-    logged_errors = [line for line in done.stderr.splitlines() if "persys" in line]
-    assert (done.returncode, logged_errors) == (0, []), done.stderr
+    logged_errors = [line for line in result.stderr.splitlines() if "persys" in line]
+    assert (result.returncode, logged_errors) == (0, []), result.stderr
 
 
 def test_programs_use_the_installed_interpreter(root: Path) -> None:

@@ -214,19 +214,19 @@ def test_an_agent_waits_for_a_missing_service_record(
 def test_persysctl_finds_the_scheduler_by_its_service_record(
     cluster: Cluster, dns: CoreDns
 ) -> None:
-    done = persysctl("--scheduler", SCHEDULER_SRV, "node", "list", PERSYS_DNS_SERVER=dns.server)
+    result = persysctl("--scheduler", SCHEDULER_SRV, "node", "list", PERSYS_DNS_SERVER=dns.server)
 
-    assert done.returncode == 0, done.stderr
-    assert cluster.node_id in done.stdout
+    assert result.returncode == 0, result.stderr
+    assert cluster.node_id in result.stdout
 
 
 def test_persysctl_reports_a_missing_service_record(cluster: Cluster, dns: CoreDns) -> None:
     name = "_other._tcp.persys.local"
-    done = persysctl("--scheduler", name, "node", "list", PERSYS_DNS_SERVER=dns.server)
+    result = persysctl("--scheduler", name, "node", "list", PERSYS_DNS_SERVER=dns.server)
 
-    assert done.returncode != 0
-    assert f"cannot resolve the SRV records of {name}" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert result.returncode != 0
+    assert f"cannot resolve the SRV records of {name}" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def persysctl(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:

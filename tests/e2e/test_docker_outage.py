@@ -16,10 +16,10 @@ APPLY_SECONDS = 3
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    made = Proxy(tmp_path_factory.mktemp("docker") / "docker.sock")
-    made.restore()
-    yield made
-    made.close()
+    created = Proxy(tmp_path_factory.mktemp("docker") / "docker.sock")
+    created.restore()
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="module")

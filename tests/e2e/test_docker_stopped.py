@@ -35,15 +35,15 @@ volumes: {{data: }}
 
 @pytest.fixture(scope="module")
 def own_docker(demo_image: str) -> Iterator[OwnDocker]:
-    made = OwnDocker()
+    created = OwnDocker()
     try:
-        made.start()
-        made.copy_image(demo_image)
+        created.start()
+        created.copy_image(demo_image)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DOCKER_HOST", made.host)  # for the docker commands of the tests
-            yield made
+            patch.setenv("DOCKER_HOST", created.host)  # for the docker commands of the tests
+            yield created
     finally:
-        made.close()
+        created.close()
 
 
 @pytest.fixture(scope="module")

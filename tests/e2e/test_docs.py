@@ -12,8 +12,8 @@ DOCUMENTS = [name for name in documents() if any(block.is_run for block in block
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[DocsEnvironment]:
-    with a_docs_environment() as made:
-        yield made
+    with a_docs_environment() as created:
+        yield created
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

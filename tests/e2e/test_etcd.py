@@ -89,10 +89,10 @@ def test_promise_11_a_wiped_etcd_and_a_scheduler_restart_lose_no_container(
 ) -> None:
     some, late = names(3), names(1)
     before = cluster.run_all(some, sleeper)
-    urgent = pb.WorkloadSpec()
-    urgent.CopyFrom(sleeper)
-    urgent.placement.priority = 90
-    cluster.apply(some[0], urgent)  # no work for the agent, but it stores the intent
+    high_priority = pb.WorkloadSpec()
+    high_priority.CopyFrom(sleeper)
+    high_priority.placement.priority = 90
+    cluster.apply(some[0], high_priority)  # no work for the agent, but it stores the intent
     eventually(lambda: kept_priority(cluster, some[0]) == 90, "the agent to keep the new rules")
 
     cluster.scheduler.kill()
@@ -104,9 +104,9 @@ def test_promise_11_a_wiped_etcd_and_a_scheduler_restart_lose_no_container(
         cluster.apply(late[0], sleeper)
     assert cluster.containers(some) == before
 
-    answer = cluster.client.rebuild_from_agents()
-    assert answer.nodes == 1
-    assert list(answer.left_out) == []
+    response = cluster.client.rebuild_from_agents()
+    assert response.nodes == 1
+    assert list(response.left_out) == []
     cluster.wait_until_node_is("Ready")
     cluster.run_all(late, sleeper)
     cluster.wait_for_all(some, "Running")

@@ -41,9 +41,9 @@ class Watch:
 
 @pytest.fixture
 def watch(cluster: Cluster, tmp_path: Path) -> Iterator[Watch]:
-    made = Watch(cluster.target, tmp_path)
-    yield made
-    made.close()
+    created = Watch(cluster.target, tmp_path)
+    yield created
+    created.close()
 
 
 def test_a_watch_delivers_each_event_once_across_kill_9_of_the_scheduler(

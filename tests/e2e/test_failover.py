@@ -22,9 +22,9 @@ BRISK = {
 
 @pytest.fixture
 def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
-    made = new_cluster(scheduler=BRISK)
-    made.start()
-    return made
+    created = new_cluster(scheduler=BRISK)
+    created.start()
+    return created
 
 
 def test_a_workload_of_a_dead_node_runs_only_on_its_new_node(
@@ -51,7 +51,7 @@ def test_promise_12_a_node_is_empty_when_drain_completes(
     cluster.run_all(some, sleeper)
     other = cluster.add_node()
 
-    ended = subprocess.run(
+    result = subprocess.run(
         [
             *(str(PERSYSCTL), "--scheduler", cluster.target),
             *("node", "drain", cluster.node_id, "--wait=2m"),
@@ -62,8 +62,8 @@ def test_promise_12_a_node_is_empty_when_drain_completes(
         check=False,
     )
 
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "is drained" in ended.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "is drained" in result.stdout
     assert cluster.containers() == []
     cluster.wait_for_all(some, "Running")
     assert {one.workload_id for one in inspect(container_ids(other))} == set(some)

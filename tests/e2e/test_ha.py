@@ -52,12 +52,12 @@ class Load:
 
 @pytest.fixture(scope="module")
 def schedulers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Schedulers]:
-    made = Schedulers(tmp_path_factory.mktemp("ha"))
+    created = Schedulers(tmp_path_factory.mktemp("ha"))
     try:
-        made.start()
-        yield made
+        created.start()
+        yield created
     finally:
-        made.close()
+        created.close()
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def agent(
     """A real agent with the addresses of all schedulers."""
     directory = tmp_path_factory.mktemp("agent")
     port = free_port()
-    made = Process(
+    created = Process(
         [str(BIN / "persys-agent"), "-insecure"],
         {
             "PERSYS_GRPC_ADDR": "127.0.0.1",
@@ -88,23 +88,23 @@ def agent(
         ready=lambda: listens_on(port),
     )
     try:
-        made.start()
-        yield made
+        created.start()
+        yield created
     finally:
-        made.close()
+        created.close()
         containers.remove(containers.container_ids(node_id))
 
 
 @pytest.fixture(scope="module")
 def client(schedulers: Schedulers) -> Iterator[SchedulerClient]:
-    with SchedulerClient(f"ipv4:{schedulers.addresses}") as made:
-        yield made
+    with SchedulerClient(f"ipv4:{schedulers.addresses}") as created:
+        yield created
 
 
 @pytest.fixture
 def watch(schedulers: Schedulers, tmp_path: Path) -> Iterator[Process]:
     """The events that a user watches continuously."""
-    made = Process(
+    created = Process(
         [
             *(str(BIN / "persysctl"), "--scheduler", schedulers.addresses, "-o", "json"),
             *("events", "--watch", "--after", "0"),
@@ -113,9 +113,9 @@ def watch(schedulers: Schedulers, tmp_path: Path) -> Iterator[Process]:
         log=tmp_path / "events.json",
         ready=lambda: True,
     )
-    made.start()
-    yield made
-    made.close()
+    created.start()
+    yield created
+    created.close()
 
 
 async def test_no_failover_loses_acknowledged_workloads(
@@ -192,8 +192,8 @@ def test_running_schedulers_do_not_treat_a_wiped_etcd_as_a_new_cluster(
     assert {view.workload_id for view in client.list_workloads()} == names
     assert schedulers.etcds[0].etcdctl("get", "/cluster") == ""
 
-    answer = client.rebuild_from_agents()
-    assert answer.workloads == len(names)
+    response = client.rebuild_from_agents()
+    assert response.workloads == len(names)
     eventually(
         lambda: all(one.health()["mode"] == "normal" for one in schedulers.all), "normal mode"
     )
@@ -389,19 +389,19 @@ async def apply_one(
         placement=rules,
     )
     try:
-        answer = await stub.ApplyWorkload(
+        response = await stub.ApplyWorkload(
             pb.ApplyWorkloadRequest(workload_id=name, spec=spec), timeout=8
         )
     except grpc.aio.AioRpcError as err:
         load.refused[err.code().name] += 1
         return
-    if answer.success:
-        load.acknowledged[name] = answer.revision_id
+    if response.success:
+        load.acknowledged[name] = response.revision_id
         load.asked_at[number] = asked_at
         if not contested:  # it was placed in the same commit
             load.placed_at.append(monotonic())
     else:
-        load.refused[answer.error_message] += 1
+        load.refused[response.error_message] += 1
 
 
 def check_copies(nodes: list[Node]) -> None:

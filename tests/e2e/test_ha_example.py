@@ -26,7 +26,7 @@ def is_taken(port: int) -> bool:
 
 def run_example(name: str, *arguments: str) -> str:
     search = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
+    result = subprocess.run(
         [str(EXAMPLES / name), *arguments],
         env={**os.environ, "PATH": search},
         capture_output=True,
@@ -34,8 +34,8 @@ def run_example(name: str, *arguments: str) -> str:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def test_the_example_starts_fails_over_and_stops(tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ WITHIN_SECONDS = 60
 @pytest.fixture(scope="module")
 def own_docker() -> Iterator[OwnDocker]:
     """Not started yet: its socket does not exist."""
-    made = OwnDocker()
+    created = OwnDocker()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DOCKER_HOST", made.host)  # for the docker commands of the tests
-            yield made
+            patch.setenv("DOCKER_HOST", created.host)  # for the docker commands of the tests
+            yield created
     finally:
-        made.close()
+        created.close()
 
 
 @pytest.fixture(scope="module")

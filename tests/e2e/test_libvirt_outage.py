@@ -13,16 +13,16 @@ from own_libvirtd import OwnLibvirtd
 
 @pytest.fixture(scope="module")
 def libvirtd() -> Iterator[OwnLibvirtd]:
-    made = OwnLibvirtd()
-    made.start()
-    yield made
-    made.close()
+    created = OwnLibvirtd()
+    created.start()
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="module")
 def vm_directory(libvirtd: OwnLibvirtd) -> Iterator[tuple[Path, dict[str, str]]]:
-    with vms.vm_directory(libvirtd.uri) as made:
-        yield made
+    with vms.vm_directory(libvirtd.uri) as created:
+        yield created
 
 
 @pytest.fixture(scope="module")

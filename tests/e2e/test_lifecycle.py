@@ -187,14 +187,14 @@ def test_a_missing_image_is_not_retried(
 
     cluster.apply(name, absent)
     view = cluster.wait_for(name, "Failed")
-    asked = len(registry.asked)
+    request_count = len(registry.asked)
     time.sleep(FIRST_RETRY_SECONDS * (1 + JITTER) + 1)  # a retry would have happened
 
     assert view.failure_reason == "IMAGE_NOT_FOUND"
     assert "absent" in view.reason.message
     assert not view.reason.retryable
     assert not view.HasField("retry_next_at")
-    assert 0 < asked == len(registry.asked)
+    assert 0 < request_count == len(registry.asked)
     assert cluster.status(name) == "Failed"
 
     cluster.run_all([name], sleeper)  # another revision is tried again

@@ -30,7 +30,7 @@ def make(*words: str, **variables: str) -> str:
 
 
 def run(*words: str, **variables: str) -> str:
-    done = subprocess.run(
+    result = subprocess.run(
         words,
         cwd=images.ROOT,
         env={**os.environ, **variables},
@@ -39,8 +39,8 @@ def run(*words: str, **variables: str) -> str:
         timeout=_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
-    return done.stdout
+    assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
+    return result.stdout
 
 
 def test_make_build_creates_a_wheel_and_the_programs_in_bin() -> None:
@@ -84,9 +84,9 @@ def test_the_archive_of_make_build_linux_installs_without_a_package_index() -> N
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Registry]:
-    made = Registry(tmp_path)
-    yield made
-    made.close()
+    created = Registry(tmp_path)
+    yield created
+    created.close()
 
 
 def test_make_docker_push_pushes_every_image(

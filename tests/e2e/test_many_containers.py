@@ -86,10 +86,10 @@ def test_promise_9_an_idle_cluster_writes_nothing(
 
 
 def _seconds_of_a_bare_container(image: str) -> float:
-    began = time.monotonic()
-    made = docker("run", "-d", "--init", image, "sleep", "3600")
-    seconds = time.monotonic() - began
-    docker("rm", "-f", made)
+    started_at = time.monotonic()
+    created = docker("run", "-d", "--init", image, "sleep", "3600")
+    seconds = time.monotonic() - started_at
+    docker("rm", "-f", created)
     return seconds
 
 

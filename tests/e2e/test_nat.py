@@ -48,9 +48,9 @@ def _ip(*arguments: str) -> None:
 
 @pytest.fixture
 def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
-    made = new_cluster(scheduler={"PERSYS_GRPC_ADDR": "0.0.0.0"})
-    made.scheduler.start()
-    return made
+    created = new_cluster(scheduler={"PERSYS_GRPC_ADDR": "0.0.0.0"})
+    created.scheduler.start()
+    return created
 
 
 @pytest.fixture

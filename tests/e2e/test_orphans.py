@@ -70,12 +70,12 @@ def _listed(cluster: Cluster, adoptable: str) -> int:
 
 
 def _ctl(cluster: Cluster, *words: str) -> str:
-    ended = subprocess.run(
+    result = subprocess.run(
         [str(PERSYSCTL), "--scheduler", cluster.target, *words],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout

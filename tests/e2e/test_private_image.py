@@ -28,9 +28,9 @@ LOGIN = b64encode(f"{USER}:{PASSWORD}".encode())  # as `docker login` stores it
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    made = Registry(tmp_path_factory.mktemp("registry"))
-    yield made
-    made.close()
+    created = Registry(tmp_path_factory.mktemp("registry"))
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +94,12 @@ def shop(
     cluster: Cluster, registry: Registry, demo_image: str, unique_id: str, tmp_path: Path
 ) -> Iterator[Shop]:
     image = registry.push(demo_image, f"{unique_id}:1")
-    made = Shop(cluster, tmp_path / "shop.yaml", unique_id, image)
-    yield made
-    for container in made.left("ps", "-a"):
+    created = Shop(cluster, tmp_path / "shop.yaml", unique_id, image)
+    yield created
+    for container in created.left("ps", "-a"):
         docker("rm", "-f", container)
     for kind in ("network", "volume"):
-        for name in made.left(kind, "ls"):
+        for name in created.left(kind, "ls"):
             docker(kind, "rm", name)
     docker("rmi", image)
 
@@ -108,9 +108,9 @@ def test_promise_10_a_container_and_a_stack_of_a_private_image_keep_their_data(
     cluster: Cluster, persysctl: Persysctl, shop: Shop, home: Path
 ) -> None:
     def do(*words: str) -> str:
-        done = persysctl(*words)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        result = persysctl(*words)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     def has(front: list[str], back: list[str]) -> None:
         eventually(
@@ -168,8 +168,8 @@ def test_promise_10_a_container_and_a_stack_of_a_private_image_keep_their_data(
 
 def _page(port: int) -> list[str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
-            return str(answer.read().decode()).splitlines()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
+            return str(response.read().decode()).splitlines()
     except (urllib.error.URLError, OSError):
         return []
 

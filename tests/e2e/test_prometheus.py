@@ -50,17 +50,17 @@ def ask(
         "persys-scheduler": f"127.0.0.1:{cluster.metrics_port}",
         "persys-agent": f"127.0.0.1:{cluster_settings['agent']['PERSYS_METRICS_PORT']}",
     }
-    with prometheus(tmp_path_factory.mktemp("prometheus"), targets) as made:
-        eventually(lambda: values(made, "sum(up)") == {"2"}, "scheduler and agent are read")
-        yield made
+    with prometheus(tmp_path_factory.mktemp("prometheus"), targets) as created:
+        eventually(lambda: values(created, "sum(up)") == {"2"}, "scheduler and agent are read")
+        yield created
 
 
 def promtool(*arguments: str) -> str:
-    ended = subprocess.run(
+    result = subprocess.run(
         ["promtool", *arguments], cwd=SHIPPED, capture_output=True, text=True, timeout=60
     )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def test_prometheus_accepts_the_shipped_configuration() -> None:
@@ -166,8 +166,8 @@ def prometheus(directory: Path, targets: Mapping[str, str]) -> Iterator[Ask]:
     (directory / "alerts.yml").write_text(yaml.safe_dump(fast_rules), "utf-8")
 
     def ask(path: str) -> Any:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-            return json.load(answer)["data"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+            return json.load(response)["data"]
 
     def ready() -> bool:
         try:

@@ -80,7 +80,7 @@ def test_promise_1_after_repeated_kill_9_the_cluster_matches_the_acknowledged_re
 ) -> None:
     cluster = new_cluster(scheduler={"SCHEDULER_HEARTBEAT_INTERVAL": "1s"})
     cluster.start()
-    weather = random.Random(SEED)
+    random_source = random.Random(SEED)
     users = [
         User(cluster, names(NAMES_PER_USER), sleeper, seed=SEED + number) for number in range(USERS)
     ]
@@ -88,10 +88,10 @@ def test_promise_1_after_repeated_kill_9_the_cluster_matches_the_acknowledged_re
     for user in users:
         user.start()
     while any(user.is_alive() for user in users):
-        time.sleep(weather.uniform(0.2, 2.0))  # the times of kill -9
-        victim = weather.choice([cluster.scheduler, cluster.agent])
+        time.sleep(random_source.uniform(0.2, 2.0))  # the times of kill -9
+        victim = random_source.choice([cluster.scheduler, cluster.agent])
         victim.kill()
-        time.sleep(weather.uniform(0.0, 0.5))
+        time.sleep(random_source.uniform(0.0, 0.5))
         victim.start()
     for user in users:
         user.join()

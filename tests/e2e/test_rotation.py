@@ -61,14 +61,14 @@ class SecureCluster:
 
 @pytest.fixture
 def secure_cluster(tmp_path: Path) -> Iterator[SecureCluster]:
-    made = SecureCluster(tmp_path)
+    created = SecureCluster(tmp_path)
     try:
-        made.scheduler.start()
-        made.agent.start()
-        yield made
+        created.scheduler.start()
+        created.agent.start()
+        yield created
     finally:
-        made.agent.close()
-        made.scheduler.close()
+        created.agent.close()
+        created.scheduler.close()
 
 
 def test_an_agent_changes_its_certificate_without_losing_the_scheduler(

@@ -69,8 +69,8 @@ def put_secret_through(gateway: Gateway, name: str) -> None:
         method="PUT",
         headers={"Content-Type": "application/json", "Idempotency-Key": name},
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        assert answer.status < 300
+    with urllib.request.urlopen(request, timeout=30) as response:
+        assert response.status < 300
 
 
 def a_container(image: str, secret: str) -> pb.WorkloadSpec:

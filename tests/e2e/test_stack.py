@@ -44,8 +44,8 @@ def volumes(cluster: Cluster, unique_id: str) -> Iterator[Callable[[], list[str]
 
 def page(port: int) -> str:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
-            return str(answer.read().decode()).strip()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
+            return str(response.read().decode()).strip()
     except (urllib.error.URLError, OSError):
         return ""
 

@@ -112,9 +112,9 @@ async def test_promise_11_a_wiped_etcd_is_rebuilt_from_memory_and_agents(
     assert (await health(cluster))[1]["status"] == "recovery"
     await check_unchanged(cluster, node)
 
-    answer = await rebuild(cluster)
+    response = await rebuild(cluster)
 
-    assert (answer.accepted, answer.workloads) == (True, 2)
+    assert (response.accepted, response.workloads) == (True, 2)
     await check_recovered(cluster, node)
 
 
@@ -137,9 +137,9 @@ async def test_only_a_value_too_large_for_etcd_is_refused(cluster: Cluster, node
     spec = pb.WorkloadSpec(type="container", container=pb.ContainerSpec(image="nginx"))
     spec.container.env["LARGE"] = "x" * 1_100_000
 
-    answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id="large", spec=spec))
+    response = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id="large", spec=spec))
 
-    assert not answer.success
+    assert not response.success
     assert (await mode(cluster.control)).mode == "normal"
     await running(cluster, "late")
     await check_unchanged(cluster, node)

@@ -30,29 +30,29 @@ Environment=PERSYS_SECRETS_KEY_FILE=%d/secrets.key
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemdHost]:
-    made = SystemdHost(tmp_path_factory.mktemp("systemd"))
+    created = SystemdHost(tmp_path_factory.mktemp("systemd"))
     try:
-        made.wait_until_booted()
-        made.install()
-        made.run("systemctl", "daemon-reload")
-        made.add_variables("ca", "PERSYS_CA_ADVERTISE=127.0.0.1:8888")
-        made.enable("ca")
-        made.become_administrator()
-        made.join("scheduler")
-        made.add_variables("scheduler", "PERSYS_CA_ADDR=127.0.0.1:8888")
-        made.enable("scheduler")
-        made.join_agent()
-        made.add_variables(
+        created.wait_until_booted()
+        created.install()
+        created.run("systemctl", "daemon-reload")
+        created.add_variables("ca", "PERSYS_CA_ADVERTISE=127.0.0.1:8888")
+        created.enable("ca")
+        created.become_administrator()
+        created.join("scheduler")
+        created.add_variables("scheduler", "PERSYS_CA_ADDR=127.0.0.1:8888")
+        created.enable("scheduler")
+        created.join_agent()
+        created.add_variables(
             *("agent", "DOCKER_HOST=unix:///srv/docker.sock", "PERSYS_VM_ENABLED=false"),
             *(f"PERSYS_ADMISSION_{name}_PERCENT=100" for name in ("CPU", "MEMORY", "DISK")),
         )
-        made.enable("agent")
-        made.join("gateway")
-        made.add_variables("gateway", "PERSYS_SCHEDULER_ADDR=127.0.0.1:8085")
-        made.enable("gateway")
-        yield made
+        created.enable("agent")
+        created.join("gateway")
+        created.add_variables("gateway", "PERSYS_SCHEDULER_ADDR=127.0.0.1:8085")
+        created.enable("gateway")
+        yield created
     finally:
-        made.close()
+        created.close()
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,11 @@ ROLES = "compute-agent=agent,persysctl=operator"
 
 
 def run(*words: str, cwd: Path, text: str = "") -> str:
-    done = subprocess.run(
+    result = subprocess.run(
         words, cwd=cwd, input=text, capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0, f"{words}: {done.stderr}"
-    return done.stdout
+    assert result.returncode == 0, f"{words}: {result.stderr}"
+    return result.stdout
 
 
 def by_openssl(directory: Path) -> None:
@@ -45,17 +45,17 @@ def by_cfssl(directory: Path) -> None:
     usages = ["signing", "key encipherment", "server auth", "client auth"]
     config = {"signing": {"default": {"expiry": "720h", "usages": usages}}}
     (directory / "config.json").write_text(json.dumps(config))
-    made = run(
+    created = run(
         *("cfssl", "gencert", "-initca", "-"),
         cwd=directory,
         text=json.dumps({"CN": "our-ca", "key": key}),
     )
-    run("cfssljson", "-bare", "ca", cwd=directory, text=made)
+    run("cfssljson", "-bare", "ca", cwd=directory, text=created)
     for name in NAMES:
         request = json.dumps({"CN": name, "key": key, "hosts": HOSTS})
         sign = ("-ca", "ca.pem", "-ca-key", "ca-key.pem", "-config", "config.json", "-")
-        made = run("cfssl", "gencert", *sign, cwd=directory, text=request)
-        run("cfssljson", "-bare", name, cwd=directory, text=made)
+        created = run("cfssl", "gencert", *sign, cwd=directory, text=request)
+        run("cfssljson", "-bare", name, cwd=directory, text=created)
 
 
 class Deployment:
@@ -131,13 +131,13 @@ def deployment(
 ) -> Iterator[Deployment]:
     issue: Callable[[Path], None] = request.param
     issue(tmp_path)
-    made = Deployment(tmp_path, unique_id)
+    created = Deployment(tmp_path, unique_id)
     try:
-        made.scheduler.start()
-        made.agent.start()
-        yield made
+        created.scheduler.start()
+        created.agent.start()
+        yield created
     finally:
-        made.close()
+        created.close()
 
 
 def test_a_workload_runs_with_shared_third_party_certificates(

@@ -67,10 +67,10 @@ async def test_a_registration_has_the_fields_of_the_contract(
 async def test_a_workload_is_applied_updated_and_deleted(
     scheduler: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
-    answer = await scheduler.apply(unique_id, sleeping, revision="r1")
-    assert answer.applied
-    assert answer.status.actual_state == PENDING
-    assert answer.status.metadata["task_id"]
+    response = await scheduler.apply(unique_id, sleeping, revision="r1")
+    assert response.applied
+    assert response.status.actual_state == PENDING
+    assert response.status.metadata["task_id"]
     running = await scheduler.poll_until(unique_id, RUNNING)
     first = node.container(unique_id)
     assert running.metadata["container.id"] == first.id
@@ -107,9 +107,10 @@ async def test_heartbeats_contain_the_states_of_the_contract(
     await scheduler.until(lambda: "Stopped" in scheduler.reported_states(unique_id))
 
     assert set(scheduler.reported_states(unique_id)) <= {"Pending", "Running", "Stopped"}
-    assert {beat.node_id for beat in scheduler.heartbeats} == {node.node_id}
+    assert {heartbeat.node_id for heartbeat in scheduler.heartbeats} == {node.node_id}
     assert all(
-        beat.HasField("usage") and beat.HasField("timestamp") for beat in scheduler.heartbeats
+        heartbeat.HasField("usage") and heartbeat.HasField("timestamp")
+        for heartbeat in scheduler.heartbeats
     )
 
 

@@ -64,11 +64,11 @@ class Receiver:
 
 @pytest.fixture
 def receiver(tmp_path: Path) -> Iterator[Receiver]:
-    made = Receiver(tmp_path)
+    created = Receiver(tmp_path)
     try:
-        yield made
+        yield created
     finally:
-        made.process.close()
+        created.process.close()
 
 
 def traced(receiver: Receiver) -> dict[str, str]:

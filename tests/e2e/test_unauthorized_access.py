@@ -95,7 +95,7 @@ class SecureCluster:
         """Join with a new token, as an operator does, while the agent runs."""
         request = TokenRequest(NODE.role, NODE.name)
         token = self.ca_client(self.admin).create_token(request).token
-        done = subprocess.run(
+        result = subprocess.run(
             [
                 *(BIN / "persys-agent", "join", self.target, token),
                 *("--config", self.folder / "agent.yaml", "--tls-ca", self.node.roots),
@@ -106,7 +106,7 @@ class SecureCluster:
             timeout=60,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert result.returncode == 0, result.stderr
 
     def _tls_variables(self, files: CertificateFiles) -> dict[str, str]:
         return {
@@ -120,14 +120,14 @@ class SecureCluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
-    made = SecureCluster(tmp_path_factory.mktemp("secure"))
+    created = SecureCluster(tmp_path_factory.mktemp("secure"))
     try:
-        for process in (made.ca, made.scheduler, made.agent):
+        for process in (created.ca, created.scheduler, created.agent):
             process.start()
-        eventually(made.is_ready, "the node to be ready")
-        yield made
+        eventually(created.is_ready, "the node to be ready")
+        yield created
     finally:
-        for process in (made.agent, made.scheduler, made.ca):
+        for process in (created.agent, created.scheduler, created.ca):
             process.close()
 
 
@@ -148,13 +148,13 @@ def test_openssl_and_reflection_are_refused_without_a_certificate(
 ) -> None:
     port = cluster.scheduler_port if role is Role.SCHEDULER else cluster.agent_port
     chain = str(cluster.admin.certificate)
-    mine = ("-cert", chain, "-cert_chain", chain, "-key", str(cluster.admin.key))
+    own = ("-cert", chain, "-cert_chain", chain, "-key", str(cluster.admin.key))
     roots = cluster.admin.roots.read_bytes()
 
-    assert openssl_connects(port, "-tls1_3", *mine)
+    assert openssl_connects(port, "-tls1_3", *own)
     assert not openssl_connects(port, "-tls1_3")
     assert not openssl_connects(port, "-tls1_2")
-    assert not openssl_connects(port, "-tls1_1", *mine)
+    assert not openssl_connects(port, "-tls1_1", *own)
     assert reflected_services(connect(port, role, credentials_of(cluster.admin)))
     assert reflected_services(connect(port, role, grpc.ssl_channel_credentials(roots))) == []
     assert reflected_services(grpc.insecure_channel(f"127.0.0.1:{port}")) == []

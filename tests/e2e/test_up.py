@@ -60,8 +60,8 @@ class Installation:
 
     def page(self) -> str:
         url = f"http://127.0.0.1:{self.demo_port}/"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            text: str = answer.read().decode()
+        with urllib.request.urlopen(url, timeout=10) as response:
+            text: str = response.read().decode()
             return text
 
     def container(self) -> str:
@@ -119,12 +119,12 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
         "PERSYS_NODE_ID": f"up-{uuid.uuid4().hex[:8]}",
         "HOME": str(tmp_path / "home"),
     }
-    made = Installation(
+    created = Installation(
         tmp_path / "up", scheduler_port, agent_port, gateway_port, demo_port, options, env
     )
-    yield made
-    made.clean()
-    made.down()
+    yield created
+    created.clean()
+    created.down()
 
 
 def test_up_runs_a_workload_and_is_idempotent(installation: Installation) -> None:
@@ -141,10 +141,10 @@ def test_up_runs_a_workload_and_is_idempotent(installation: Installation) -> Non
     assert installation.container() == before
     assert "certificate for" in first.stdout
     assert "certificate for" not in again.stdout
-    through = installation.persysctl(
+    result = installation.persysctl(
         "--api", f"https://127.0.0.1:{installation.gateway_port}", "workload", "list"
     )
-    assert "hello" in through.stdout, through.stderr
+    assert "hello" in result.stdout, result.stderr
     plain = installation.persysctl("node", "list", "--insecure")
     assert plain.returncode == 4
     assert "requires TLS" in plain.stderr

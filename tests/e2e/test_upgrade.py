@@ -97,7 +97,7 @@ class Upgraded:
         process.start()
 
     def persysctl(self, *words: str | Path) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             [BIN / "persysctl", "--scheduler", self.cluster.target, *words],
             env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PERSYS_INSECURE": "true"},
             capture_output=True,
@@ -105,14 +105,18 @@ class Upgraded:
             timeout=120,
             check=False,
         )
-        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
-        return done.stdout
+        assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
+        return result.stdout
 
     def statuses_by_gateway(self) -> dict[str, str]:
         """Empty while the gateway is not connected to a scheduler that was just started."""
         try:
-            with urllib.request.urlopen(f"{self.gateway.address}/workloads", timeout=30) as answer:
-                return {one["workload_id"]: one["status"] for one in json.load(answer)["workloads"]}
+            with urllib.request.urlopen(
+                f"{self.gateway.address}/workloads", timeout=30
+            ) as response:
+                return {
+                    one["workload_id"]: one["status"] for one in json.load(response)["workloads"]
+                }
         except urllib.error.HTTPError as err:
             if err.code == HTTPStatus.SERVICE_UNAVAILABLE:
                 return {}
@@ -226,12 +230,12 @@ def upgraded(
     (directory := tmp_path / "cluster").mkdir()
     with vm_directory() as (vms, vm_settings):
         source = source_of(commit, tmp_path / "then")
-        made = Upgraded(directory, source, settings, vm_settings, vms)
+        created = Upgraded(directory, source, settings, vm_settings, vms)
         try:
-            made.start()
-            yield made
+            created.start()
+            yield created
         finally:
-            made.close()
+            created.close()
 
 
 CASES = [

@@ -42,10 +42,10 @@ def small_disk() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def libvirtd(small_disk: Path) -> Iterator[OwnLibvirtd]:
     """A separate one: that of the host may not see mounts created after its start."""
-    made = OwnLibvirtd()
-    made.start()
-    yield made
-    made.close()
+    created = OwnLibvirtd()
+    created.start()
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="module")

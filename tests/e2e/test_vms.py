@@ -20,8 +20,8 @@ Persysctl = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def vm_directory() -> Iterator[tuple[Path, dict[str, str]]]:
-    with vms.vm_directory() as made:
-        yield made
+    with vms.vm_directory() as created:
+        yield created
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def cluster_settings(vm_directory: tuple[Path, dict[str, str]]) -> dict[str, dic
 @pytest.fixture
 def persysctl(cluster: Cluster, tmp_path: Path) -> Persysctl:
     def run(*words: str) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             [BIN / "persysctl", "--scheduler", cluster.target, *words],
             env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERSYS_INSECURE": "true"},
             capture_output=True,
@@ -42,8 +42,10 @@ def persysctl(cluster: Cluster, tmp_path: Path) -> Persysctl:
             timeout=BOOT_SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"persysctl {' '.join(words)}: {done.stderr}{done.stdout}"
-        return done.stdout
+        assert result.returncode == 0, (
+            f"persysctl {' '.join(words)}: {result.stderr}{result.stdout}"
+        )
+        return result.stdout
 
     return run
 

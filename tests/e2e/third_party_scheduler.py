@@ -32,16 +32,16 @@ class ThirdPartyScheduler(Program):
 
     def _received(self, what: str, kind: Any) -> list[Any]:
         path = self.folder / "received.jsonl"
-        whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
-        found = map(json.loads, whole.splitlines())
+        complete = path.read_text().rpartition("\n")[0] if path.exists() else ""
+        found = map(json.loads, complete.splitlines())
         return [kind.FromString(b64decode(one["message"])) for one in found if one["what"] == what]
 
     def reported_states(self, workload_id: str) -> list[str]:
         """The states of a workload, in the order of the heartbeats."""
         return [
             status.state
-            for beat in self.heartbeats
-            for status in beat.workload_statuses
+            for heartbeat in self.heartbeats
+            for status in heartbeat.workload_statuses
             if status.workload_id == workload_id
         ]
 
@@ -72,16 +72,16 @@ class ThirdPartyScheduler(Program):
         """None: the agent reported a missing workload."""
         request = agent.GetWorkloadStatusRequest(id=workload_id)
         try:
-            answer = await self._call("GetWorkloadStatus", request)
+            response = await self._call("GetWorkloadStatus", request)
         except grpc.aio.AioRpcError as err:
             if "not found" in (err.details() or ""):
                 return None
             raise
-        return answer.status
+        return response.status
 
     async def listed(self) -> dict[str, Any]:
-        answer = await self._call("ListWorkloads", agent.ListWorkloadsRequest())
-        return {status.id: status for status in answer.workloads}
+        response = await self._call("ListWorkloads", agent.ListWorkloadsRequest())
+        return {status.id: status for status in response.workloads}
 
     # Waiting.
 

@@ -21,26 +21,26 @@ _DEADLINE_SECONDS = 120
 
 
 def virsh(*words: str, uri: str = URI, check: bool = True) -> str:
-    done = subprocess.run(
+    result = subprocess.run(
         ["virsh", "-q", "-c", uri, *words],
         capture_output=True,
         text=True,
         timeout=_DEADLINE_SECONDS,
         check=False,
     )
-    assert done.returncode == 0 or not check, f"virsh {' '.join(words)}: {done.stderr}"
-    return done.stdout.strip()
+    assert result.returncode == 0 or not check, f"virsh {' '.join(words)}: {result.stderr}"
+    return result.stdout.strip()
 
 
 def add_image(cluster: Cluster, name: str, path: Path) -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [BIN / "persysctl", "--scheduler", cluster.target, "image", "add", name, path],
         capture_output=True,
         text=True,
         timeout=_DEADLINE_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, f"persysctl image add: {done.stderr}{done.stdout}"
+    assert result.returncode == 0, f"persysctl image add: {result.stderr}{result.stdout}"
 
 
 @contextmanager
@@ -91,8 +91,8 @@ def volumes(directory: Path, uri: str = URI) -> list[str]:
 def page(address: str, path: str) -> str:
     """A page of the web server in a tiny guest; empty if it does not respond."""
     try:
-        with urllib.request.urlopen(f"http://{address}/{path}", timeout=5) as answer:
-            return str(answer.read().decode()).strip()
+        with urllib.request.urlopen(f"http://{address}/{path}", timeout=5) as response:
+            return str(response.read().decode()).strip()
     except (urllib.error.URLError, OSError):
         return ""
 

@@ -13,10 +13,10 @@ def eventually(
     within: float = DEADLINE_SECONDS,
 ) -> float:
     """Returns the elapsed seconds. `what` names the condition or returns the current state."""
-    began = time.monotonic()
+    started_at = time.monotonic()
     while not holds():
-        if time.monotonic() - began > within:
+        if time.monotonic() - started_at > within:
             shown = what if isinstance(what, str) else what()
             raise AssertionError(f"not within {within:g} s: {shown}")
         time.sleep(0.02)
-    return time.monotonic() - began
+    return time.monotonic() - started_at

@@ -140,7 +140,7 @@ class Lifecycle:
 
     async def _while_failing(self, running: Running, phase: str, kind: str) -> None:
         injector = self.world.injector
-        patience = HANG_SECONDS if kind == HANG else SHOWN_SECONDS
+        timeout = HANG_SECONDS if kind == HANG else SHOWN_SECONDS
         await self._act(running, "apply", GOOD)
         if not self._taken[GOOD]:  # the node has lost the workload type of the scenario
             self._scenarios[GOOD] = "container"
@@ -150,7 +150,7 @@ class Lifecycle:
         await running.until(
             lambda: self._is_at_goal(running, phase, BAD) or self._is_shown(running),
             "bad is at its goal, or shows why not",
-            within=patience,
+            within=timeout,
         )
         assert running.actual(GOOD) is Actual.RUNNING, running.status(GOOD)
         if running.errors:

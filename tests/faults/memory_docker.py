@@ -100,7 +100,7 @@ class MemoryDocker:
             {"Destination": one["Target"], "Source": one["Source"]}
             for one in host.get("Mounts", ())
         ]
-        made: dict[str, Any] = {
+        created: dict[str, Any] = {
             "Id": f"{self._count:064x}",
             "Name": f"/{name}",
             "Image": f"sha256:{body['Image']}",
@@ -117,9 +117,9 @@ class MemoryDocker:
             "NetworkSettings": {"Networks": {network: _endpoint(network)}},
             "RestartCount": 0,
         }
-        self.containers[str(made["Id"])] = made
-        self.emit_event(made, "create")
-        return made
+        self.containers[str(created["Id"])] = created
+        self.emit_event(created, "create")
+        return created
 
     def start(self, one: dict[str, Any]) -> None:
         one["State"] |= {"Status": "running", "Pid": 1, "StartedAt": stamp()}
@@ -315,8 +315,8 @@ class MemoryClient:
         if url.endswith("images/create"):
             self._docker.images |= {params["fromImage"], params["fromImage"].partition(":")[0]}
             return _parts(b'{"status": "done", "id": "a"}\n')
-        answer = self._docker.handle(method, url, params, body)
-        return _parts(json.dumps(answer).encode()) if answer is not None else _parts()
+        response = self._docker.handle(method, url, params, body)
+        return _parts(json.dumps(response).encode()) if response is not None else _parts()
 
     async def _events(self) -> AsyncIterator[bytes]:
         listener: asyncio.Queue[bytes] = asyncio.Queue()

@@ -261,24 +261,24 @@ class Connection:
 
 def error(module: Any, code: str, text: str) -> Exception:
     """A libvirtError, as the binding creates it from an error of the library."""
-    made: Exception = module.libvirtError(text)
-    made.err = (getattr(module, code), 0, text, 0, "", "", "", 0, 0)  # type: ignore[attr-defined]
-    return made
+    created: Exception = module.libvirtError(text)
+    created.err = (getattr(module, code), 0, text, 0, "", "", "", 0, 0)  # type: ignore[attr-defined]
+    return created
 
 
 def module_of(libvirt: MemoryLibvirt, real: ModuleType) -> tuple[ModuleType, "FaultyConnection"]:
     """In place of the module `libvirt`, with the constants of the real one; and its connection."""
-    made = ModuleType("libvirt")
+    created = ModuleType("libvirt")
     names = [name for name in dir(real) if name.startswith("VIR_") or name == "libvirtError"]
     for name in names:
-        setattr(made, name, getattr(real, name))
-    connection = FaultyConnection(Connection(libvirt, made), made)
-    made.__dict__.update(
+        setattr(created, name, getattr(real, name))
+    connection = FaultyConnection(Connection(libvirt, created), created)
+    created.__dict__.update(
         open=lambda _uri: connection,
         registerErrorHandler=lambda *_options: None,
         virEventRegisterDefaultImpl=lambda: None,
     )
-    return made, connection
+    return created, connection
 
 
 class FaultyConnection:

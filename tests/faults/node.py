@@ -149,8 +149,8 @@ class Running:
         """Whether it is accepted."""
         with suppress(AbortedError):
             async with asyncio.timeout(60):
-                answer = await self.api.ApplyWorkload(request, a_context())
-            return bool(answer.applied or answer.skipped)
+                response = await self.api.ApplyWorkload(request, a_context())
+            return bool(response.applied or response.skipped)
         return False
 
     async def delete(self, name: str) -> bool:

@@ -118,9 +118,9 @@ class Programs:
         docker.networks.setdefault(network, {"Id": network, "Name": network, "Labels": labels})
         for service, parts in document["services"].items():
             if not again or service in again:
-                made = self._service(project, service, parts, again=bool(again))
-                if starts and made["State"]["Status"] != "running":
-                    docker.start(made)
+                created = self._service(project, service, parts, again=bool(again))
+                if starts and created["State"]["Status"] != "running":
+                    docker.start(created)
 
     def _service(
         self, project: str, service: str, parts: dict[str, Any], *, again: bool

@@ -90,10 +90,10 @@ class FaultyStore:
                 raise FAULTS[kind]()
             if kind == HANG:
                 await self.mended.wait()
-            answer = await found(*words, **named)
+            response = await found(*words, **named)
             if kind == AFTERWARDS:
                 raise FAULTS[kind]()
-            return oversized(answer) if kind == OVERSIZED else answer
+            return oversized(response) if kind == OVERSIZED else response
 
         return call
 

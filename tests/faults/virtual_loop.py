@@ -126,9 +126,9 @@ class _Transport(asyncio.SubprocessTransport):
             self._work(command, run)
 
     def _work(self, command: Command, run: Callable[[Command], Ended | None]) -> None:
-        ended = run(command)
-        if ended is not None:
-            self._loop.call_soon(self.end, ended)
+        result = run(command)
+        if result is not None:
+            self._loop.call_soon(self.end, result)
 
     def end(self, ended: Ended) -> None:
         if self._code is not None:

@@ -64,8 +64,8 @@ class VirtualPathCalls:
         table = self.tables.get(getattr(function, "__name__", ""))
         if table is None:
             return call()
-        answer: Result = table(*getattr(call, "args", ()))
-        return answer
+        response: Result = table(*getattr(call, "args", ()))
+        return response
 
     async def _hang(
         self,

@@ -61,14 +61,14 @@ class Served:
 
     async def run(self, name: str) -> None:
         """Apply a workload and wait until it runs."""
-        answer = await self.stub.ApplyWorkload(self.order(name), timeout=20)
-        assert answer.applied, answer
+        response = await self.stub.ApplyWorkload(self.order(name), timeout=20)
+        assert response.applied, response
         await self.until(lambda: self.is_running(name), f"{name} to run")
 
     async def is_running(self, name: str) -> bool:
         request = agent_pb2.GetWorkloadStatusRequest(id=name)
-        answer = await self.stub.GetWorkloadStatus(request, timeout=20)
-        return bool(answer.status.actual_state == RUNNING)
+        response = await self.stub.GetWorkloadStatus(request, timeout=20)
+        return bool(response.status.actual_state == RUNNING)
 
     async def until(self, holds: Callable[[], Awaitable[bool]], what: str) -> None:
         deadline = asyncio.get_running_loop().time() + SECONDS_MAX

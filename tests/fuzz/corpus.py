@@ -269,8 +269,8 @@ def check_allowed(document: Any) -> None:
         for key in _HOST_KEYS:
             assert not service.get(key), f"services.{name}.{key}: {service[key]!r}"
         for key in ("cgroup", "ipc", "network_mode", "pid"):
-            said = str(service.get(key) or "")
-            assert said in _OWN_SPACES or said.startswith("service:"), f"{name}.{key}: {said!r}"
+            value = str(service.get(key) or "")
+            assert value in _OWN_SPACES or value.startswith("service:"), f"{name}.{key}: {value!r}"
         for option in _items(service.get("security_opt")):
             assert not option or str(option).startswith("no-new-privileges"), f"{name}: {option!r}"
         for mount in _items(service.get("volumes")):
@@ -295,8 +295,8 @@ def _check_mount(name: str, mount: Any) -> None:
         kind = mount.get("type") or "volume"
         assert kind in ("bind", "volume", "tmpfs"), f"{name}: {mount}"
         bind = mount.get("bind") or {}
-        said = str(bind.get("propagation") or "") if isinstance(bind, dict) else ""
-        assert said in ("", "private", "rprivate"), f"{name}: {mount}"
+        propagation = str(bind.get("propagation") or "") if isinstance(bind, dict) else ""
+        assert propagation in ("", "private", "rprivate"), f"{name}: {mount}"
     else:
         modes = str(mount).split(":", 2)[2:]
         assert not {"shared", "rshared", "slave", "rslave"} & set(",".join(modes).split(",")), mount

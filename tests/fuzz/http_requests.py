@@ -105,8 +105,8 @@ def draw(random: Random, route: Route, others: Sequence[Any] = ()) -> bytes:
     if "Connection" not in headers:
         headers["Connection"] = "close"
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    whole = (head + lines + "\r\n").encode("latin-1", "replace") + body
-    return bytes_like(random, whole) if random.random() < 0.03 else whole
+    complete = (head + lines + "\r\n").encode("latin-1", "replace") + body
+    return bytes_like(random, complete) if random.random() < 0.03 else complete
 
 
 def _path(random: Random, route: Route) -> str:
@@ -228,24 +228,24 @@ async def exchange(port: int, request: bytes, context: ssl.SSLContext | None = N
             )
     except OSError as err:
         raise AssertionError(f"the port does not answer: {err}") from err
-    answer = b""
+    response = b""
     try:
         writer.write(request)
         try:
             async with asyncio.timeout(SECONDS_MAX):
                 await writer.drain()
             async with asyncio.timeout(FIRST_SECONDS_MAX):
-                answer = await reader.read(65536)
-                while _is_provisional(answer) and (more := await reader.read(65536)):
-                    answer += more
+                response = await reader.read(65536)
+                while _is_provisional(response) and (more := await reader.read(65536)):
+                    response += more
             async with asyncio.timeout(REST_SECONDS_MAX):
-                while len(answer) < 1 << 20 and (more := await reader.read(65536)):
-                    answer += more
+                while len(response) < 1 << 20 and (more := await reader.read(65536)):
+                    response += more
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
             pass  # the server may close a connection after an invalid request
     finally:
         writer.close()
-    return _parsed(answer)
+    return _parsed(response)
 
 
 def _is_provisional(answer: bytes) -> bool:

@@ -66,28 +66,28 @@ async def _call(
     channel: grpc.aio.Channel, method: Any, requests: Sequence[bytes], metadata: Any
 ) -> None:
     path = f"/{method.containing_service.full_name}/{method.name}"
-    made: Any
-    answers: Any
+    created: Any
+    responses: Any
     match method.client_streaming, method.server_streaming:
         case False, False:
-            made = channel.unary_unary(path)
-            await made(requests[0], timeout=CALL_SECONDS, metadata=metadata)
+            created = channel.unary_unary(path)
+            await created(requests[0], timeout=CALL_SECONDS, metadata=metadata)
             return
         case True, False:
-            made = channel.stream_unary(path)
-            await made(_each(requests), timeout=CALL_SECONDS, metadata=metadata)
+            created = channel.stream_unary(path)
+            await created(_each(requests), timeout=CALL_SECONDS, metadata=metadata)
             return
         case False, True:
-            made = channel.unary_stream(path)
-            answers = made(requests[0], timeout=STREAM_SECONDS, metadata=metadata)
+            created = channel.unary_stream(path)
+            responses = created(requests[0], timeout=STREAM_SECONDS, metadata=metadata)
         case _:
-            made = channel.stream_stream(path)
-            answers = made(_each(requests), timeout=STREAM_SECONDS, metadata=metadata)
+            created = channel.stream_stream(path)
+            responses = created(_each(requests), timeout=STREAM_SECONDS, metadata=metadata)
     count = 0
-    async for _ in answers:
+    async for _ in responses:
         count += 1
         if count == ANSWERS_MAX:
-            answers.cancel()
+            responses.cancel()
             return
 
 
@@ -99,6 +99,6 @@ async def _each(requests: Sequence[bytes]) -> AsyncIterator[bytes]:
 async def contained_errors(metrics_port: int) -> list[str]:
     """Unexpected exceptions that the process contained. Each is a defect."""
     address = f"http://127.0.0.1:{metrics_port}/metrics"
-    answer: bytes = await asyncio.to_thread(lambda: urlopen(address, timeout=20).read())
+    response: bytes = await asyncio.to_thread(lambda: urlopen(address, timeout=20).read())
     counted = "persys_internal_errors_total{"
-    return [line for line in answer.decode().splitlines() if line.startswith(counted)]
+    return [line for line in response.decode().splitlines() if line.startswith(counted)]

@@ -155,20 +155,20 @@ class HostileScheduler:
     async def _read(self, messages: AsyncIterator[bytes]) -> None:
         async for data in messages:
             message = control_pb2.ControlMessage.FromString(data)
-            if (answer := self._answer(message)) is not None:
-                await self._outgoing.put(answer.SerializeToString())
+            if (response := self._answer(message)) is not None:
+                await self._outgoing.put(response.SerializeToString())
 
     def _answer(self, message: Any) -> Any:
         match message.WhichOneof("message"):
             case "register":
-                answer = control_pb2.RegisterNodeResponse(
+                response = control_pb2.RegisterNodeResponse(
                     accepted=True, heartbeat_interval_seconds=1, cluster_uid="u1", instance_id="i1"
                 )
-                return control_pb2.ControlMessage(registered=answer)
+                return control_pb2.ControlMessage(registered=response)
             case "heartbeat":
                 self.beats += 1
-                beat = control_pb2.HeartbeatResponse(acknowledged=True, leads=True)
-                return control_pb2.ControlMessage(heartbeat_answer=beat, number=message.number)
+                heartbeat = control_pb2.HeartbeatResponse(acknowledged=True, leads=True)
+                return control_pb2.ControlMessage(heartbeat_answer=heartbeat, number=message.number)
         return None
 
 
@@ -202,15 +202,15 @@ def a_call(random: Random, served: Served, ids: list[int]) -> control_pb2.Stream
     method = random.choice(SERVICE.methods)
     (request, *_) = [*streamed(random, served, method), b""]
     ids.append(random.choice((len(ids) + 1, random.choice([*ids, 1]), 2**64 - 1, 0)))
-    made = control_pb2.StreamCall(
+    created = control_pb2.StreamCall(
         id=ids[-1],
         method=random.choice((method.name, method.name, method.name, "Nothing", "__init__")),
         request=request,
         window=random.choice((0, 1, 16, 16, 16, -1, 2**31 - 1, 10_000)),
     )
     if random.random() < 0.2:
-        made.metadata["traceparent"] = random.choice([t for t in TEXTS if t.isascii()])
-    return made
+        created.metadata["traceparent"] = random.choice([t for t in TEXTS if t.isascii()])
+    return created
 
 
 def more_of_a_call(random: Random, served: Served, ids: list[int]) -> control_pb2.StreamCall:
@@ -250,9 +250,9 @@ async def test_an_agent_survives_a_hostile_scheduler(tmp_path: Path) -> None:
 
 async def check_connected(served: Served, scheduler: HostileScheduler) -> None:
     """The agent opened another stream, and sends heartbeats on it."""
-    beats = scheduler.beats
+    heartbeats = scheduler.beats
 
     async def beats_again() -> bool:
-        return scheduler.beats > beats
+        return scheduler.beats > heartbeats
 
     await served.until(beats_again, "a heartbeat")

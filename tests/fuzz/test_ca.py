@@ -106,8 +106,8 @@ async def run_round(one_round: Any, settings: CaSettings, directory: Path) -> No
             with one as random:
                 context = random.choice(contexts)
                 sent = draw(random, a_route(random, token), TOKENS)
-                answer = await exchange(process.port, sent, context)
-                assert answer.status < 500, answer.text
+                response = await exchange(process.port, sent, context)
+                assert response.status < 500, response.text
         await check_ca(ca, agent)
     finally:
         await process.stop()

@@ -71,19 +71,19 @@ def disks(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
         ("-o", f"compat=1.1,data_file={place / 'data'}"),
         ("-o", f"compat=1.1,data_file={place / 'data2'},data_file_raw=on"),
     )
-    made = []
+    created = []
     for number, words in enumerate(kinds):
         path = place / f"disk{number}"
         _qemu_img("create", "-q", "-f", "qcow2", *words, str(path), "1M")
-        made.append(path.read_bytes())
-    return made
+        created.append(path.read_bytes())
+    return created
 
 
 def _qemu_img(*words: str) -> str:
-    ran = subprocess.run(
+    result = subprocess.run(
         ["qemu-img", *words], capture_output=True, text=True, timeout=60, check=False
     )
-    return ran.stdout if ran.returncode == 0 else ""
+    return result.stdout if result.returncode == 0 else ""
 
 
 def a_disk(random: Random, disks: list[bytes]) -> bytes:
@@ -100,9 +100,9 @@ def a_disk(random: Random, disks: list[bytes]) -> bytes:
 
 def references_of(path: Path) -> list[str]:
     """The files that QEMU reports as references; none if QEMU cannot open the file."""
-    told = json.loads(_qemu_img("info", "-U", "-f", "qcow2", "--output=json", str(path)) or "{}")
-    details = (told.get("format-specific") or {}).get("data") or {}
-    return [name for name in (told.get("backing-filename"), details.get("data-file")) if name]
+    parsed = json.loads(_qemu_img("info", "-U", "-f", "qcow2", "--output=json", str(path)) or "{}")
+    details = (parsed.get("format-specific") or {}).get("data") or {}
+    return [name for name in (parsed.get("backing-filename"), details.get("data-file")) if name]
 
 
 def test_no_reference_that_qemu_follows_is_missed(disks: list[bytes], tmp_path: Path) -> None:

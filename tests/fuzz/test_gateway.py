@@ -98,10 +98,10 @@ async def until_serving(gateway: Gateway) -> None:
     async with asyncio.timeout(60):
         while True:
             try:
-                answer = await exchange(gateway.port, request("GET", "/health"))
+                response = await exchange(gateway.port, request("GET", "/health"))
             except AssertionError:
-                answer = Answer(0, "")
-            if answer.status == 200:
+                response = Answer(0, "")
+            if response.status == 200:
                 return
             assert gateway.process.runs, gateway.process.log[-4000:]
             await asyncio.sleep(0.1)
@@ -123,9 +123,9 @@ async def test_every_route_answers_or_refuses(tmp_path: Path) -> None:
                 for one in one_round:
                     with one as random:
                         sent = draw(random, random.choice(routes), corpus.spec_documents())
-                        answer = await exchange(gateway.port, sent)
+                        response = await exchange(gateway.port, sent)
                         assert gateway.process.runs, gateway.process.log[-4000:]
-                        check(answer)
+                        check(response)
                 await check_gateway(gateway, memory_before=before)
 
 
@@ -150,8 +150,8 @@ async def a_running_gateway(cluster: Cluster) -> AsyncIterator[RunningGateway]:
 
 
 async def check_running(running: RunningGateway) -> None:
-    status, told = await running.get(f"{API}/workloads/canary")
-    assert (status, told["workload"]["status"]) == (200, "Running")
+    status, reported = await running.get(f"{API}/workloads/canary")
+    assert (status, reported["workload"]["status"]) == (200, "Running")
     async with running.session.get("/metrics") as response:
         assert "persys_internal_errors_total{" not in await response.text()
 
@@ -223,8 +223,8 @@ def a_payload(random: Random, opcode: int) -> bytes:
         plain = MessageToDict(message, preserving_proto_field_name=True)
         text = json.dumps(changed(random, plain) if random.random() < 0.7 else plain)
         return text.encode()[:60_000]
-    whole: bytes = message.SerializeToString()
-    return whole[:60_000]
+    encoded: bytes = message.SerializeToString()
+    return encoded[:60_000]
 
 
 async def test_signed_webhooks_are_accepted_or_refused() -> None:

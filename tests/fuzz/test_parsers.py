@@ -119,8 +119,8 @@ def read_control_spec(random: Random) -> None:
 
 def a_control_spec(random: Random) -> control_pb2.WorkloadSpec:
     if random.random() < 0.3:
-        whole: control_pb2.WorkloadSpec = a_message(random, control_pb2.WorkloadSpec.DESCRIPTOR)
-        return whole
+        complete: control_pb2.WorkloadSpec = a_message(random, control_pb2.WorkloadSpec.DESCRIPTOR)
+        return complete
     (found,) = specfile_read.read_spec_file(json.dumps(random.choice(corpus.FULL_SPECS[:-1])))
     spec = found.request.spec
     a_change(random, spec)

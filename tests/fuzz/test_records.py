@@ -56,19 +56,19 @@ def snapshot_of(stored: Mapping[str, bytes]) -> Snapshot:
 
 
 def test_a_damaged_record_is_named_and_all_others_are_loaded() -> None:
-    sound = in_memory(loaded(STORED))
+    valid = in_memory(loaded(STORED))
     for one in inputs("record"):
         with one as random:
             damage = draw(random, STORED, random.choice(sorted(STORED)))
             cluster = loaded({**STORED, damage.key: damage.after})
             assert [held.key for held in cluster.quarantine] == [damage.key], damage
             assert [held.replaceable for held in cluster.quarantine] == [not damage.is_held]
-            check_others(in_memory(cluster), sound, damage)
+            check_others(in_memory(cluster), valid, damage)
             followed = loaded(STORED)
             follow(followed, [WatchEvent(damage.key, damage.after, 2)], lease_until=1.0, now=NOON)
             assert in_memory(followed) == in_memory(cluster), damage
             assert list(followed.quarantine) == list(cluster.quarantine)
-            check_repair(followed, damage, sound)
+            check_repair(followed, damage, valid)
 
 
 def check_repair(followed: Memory, damage: Damage, sound: dict[str, Any]) -> None:

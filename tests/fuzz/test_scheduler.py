@@ -124,8 +124,8 @@ def some_frames(random: Random) -> list[bytes]:
     frames = [register.SerializeToString()] if random.random() < 0.8 else []
     for _ in range(random.randint(1, 6)):
         message = a_message(random, pb.ControlMessage.DESCRIPTOR)
-        whole = message.SerializeToString()
-        frames.append(whole if random.random() < 0.8 else some_bytes(random))
+        encoded = message.SerializeToString()
+        frames.append(encoded if random.random() < 0.8 else some_bytes(random))
     return frames
 
 
@@ -212,17 +212,17 @@ class HostileServer:
 
 @asynccontextmanager
 async def a_hostile_server() -> AsyncIterator[HostileServer]:
-    made = HostileServer()
-    await made.server.start()
-    yield made
-    await made.server.stop(None)
+    created = HostileServer()
+    await created.server.start()
+    yield created
+    await created.server.stop(None)
 
 
 def an_answer(random: Random, method: Any) -> bytes:
     if random.random() < 0.3:
         return some_bytes(random)
-    whole: bytes = a_message(random, method.output_type).SerializeToString()
-    return whole
+    complete: bytes = a_message(random, method.output_type).SerializeToString()
+    return complete
 
 
 async def ask_about(cluster: Cluster, random: Random) -> None:
@@ -281,10 +281,10 @@ class HostileAgent:
                 for frame in self._answers(message.call):
                     await stream.write(frame)
             elif self.random.random() < 0.3:
-                beat = pb.HeartbeatRequest(node_id=TUNNELLED, complete=True)
+                heartbeat = pb.HeartbeatRequest(node_id=TUNNELLED, complete=True)
                 number = next(self._numbers)
-                whole = pb.ControlMessage(heartbeat=beat, number=number)
-                await stream.write(whole.SerializeToString())
+                complete = pb.ControlMessage(heartbeat=heartbeat, number=number)
+                await stream.write(complete.SerializeToString())
 
     def _answers(self, asked: pb.StreamCall) -> list[bytes]:
         method = AGENT.methods_by_name.get(asked.method)

@@ -58,9 +58,9 @@ class Workplace:
                 (folder / shared).symlink_to(ROOT / shared)
 
     def trial(self, mutation: Mutation) -> Result:
-        began = time.monotonic()
+        started_at = time.monotonic()
         found_by, test = self._search(mutation)
-        return Result(mutation.id, found_by, test, round(time.monotonic() - began))
+        return Result(mutation.id, found_by, test, round(time.monotonic() - started_at))
 
     def _search(self, mutation: Mutation) -> tuple[str, str]:
         mutated = mutation.applied_to((ROOT / mutation.file).read_text("utf-8"))
@@ -109,18 +109,18 @@ class Workplace:
         if suite.name == SIMULATION:
             return self._first_broken(seed for seed in SEEDS if seed not in map(_seed_of, left_out))
         deselected = [f"--deselect={test}" for test in left_out]
-        code, said = self._call((*_PYTEST, *deselected, *_files_left(suite, left_out)))
+        code, output = self._call((*_PYTEST, *deselected, *_files_left(suite, left_out)))
         if code in (0, 5):  # passed, or none was selected
             return None
-        named = _FAILED.search(said)
+        named = _FAILED.search(output)
         return named[1] if named else suite.files[0]
 
     def _first_broken(self, seeds: Iterable[int]) -> str | None:
-        code, said = self._call((*_SIMULATE, *map(str, seeds)), {"PYTHONHASHSEED": "0"})
+        code, output = self._call((*_SIMULATE, *map(str, seeds)), {"PYTHONHASHSEED": "0"})
         if code == 0:
             return None
-        broken = _BROKEN.search(said)
-        return broken[0] if broken else f"seed {SEEDS[0]}: {said.strip().rpartition(chr(10))[2]}"
+        broken = _BROKEN.search(output)
+        return broken[0] if broken else f"seed {SEEDS[0]}: {output.strip().rpartition(chr(10))[2]}"
 
     def _passes(self, suite: Suite, failed: str) -> bool:
         """With the tree as it is now."""
@@ -137,7 +137,7 @@ class Workplace:
         }
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 command,
                 cwd=self._folder,
                 env=environment,
@@ -148,7 +148,7 @@ class Workplace:
             )
         except subprocess.TimeoutExpired:
             return 1, f"does not end within {SUITE_SECONDS_MAX} s"
-        return done.returncode, done.stdout + done.stderr
+        return result.returncode, result.stdout + result.stderr
 
 
 def _files_left(suite: Suite, left_out: list[str]) -> tuple[str, ...]:

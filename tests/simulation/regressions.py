@@ -287,9 +287,9 @@ def search(regression: Regression, *, first_seed: int = 1) -> Found | None:
     """None: no seed found it before every process had used its CPU time."""
     found = _search(regression, first_seed)
     if found is not None:
-        sound = _ended(_start(ROOT / "src", range(found.seed, found.seed + 1)))
-        if _BROKEN.search(sound.output):
-            raise UnplantedError(sound.output)
+        valid = _ended(_start(ROOT / "src", range(found.seed, found.seed + 1)))
+        if _BROKEN.search(valid.output):
+            raise UnplantedError(valid.output)
     return found
 
 

@@ -56,8 +56,8 @@ def stored() -> Iterator[tuple[str, Struct]]:
         yield keys.workload_key(workload.id), workload
         reserved = requirements_of(workload).resources
         yield keys.assignment_key(workload.id), an_assignment(node, name=name, reserved=reserved)
-        believed = replace(a_status(Status.RUNNING), workload_id=workload.id)
-        yield keys.status_key(workload.id), believed
+        status = replace(a_status(Status.RUNNING), workload_id=workload.id)
+        yield keys.status_key(workload.id), status
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def contents() -> list[tuple[str, bytes]]:
 def test_after_a_node_loss_workloads_move_wait_or_stay_with_their_data(
     contents: list[tuple[str, bytes]],
 ) -> None:
-    moves = {str(fate.workload_id): fate for fate in lose(contents, NodeId("n1"))}
+    moves = {str(outcome.workload_id): outcome for outcome in lose(contents, NodeId("n1"))}
 
     assert (moves["web"].before, moves["web"].after) == ("n1", "n2")
     assert moves["db"].after == "n1"
@@ -97,9 +97,9 @@ def test_new_workloads_are_placed_or_pending_with_the_reason(
 
     moves, refused = add(contents, requests)
 
-    placed = [fate.after for fate in moves if fate.after]
+    placed = [outcome.after for outcome in moves if outcome.after]
     assert sorted(placed) == ["n1", "n1", "n2", "n2", "n2"]
-    assert all("short of cpu" in fate.why for fate in moves if not fate.after)
+    assert all("short of cpu" in outcome.why for outcome in moves if not outcome.after)
     assert (len(moves), refused) == (10, [])
 
 
@@ -110,7 +110,7 @@ def test_the_command_answers_from_a_snapshot_file(
     path = tmp_path / "cluster.snap"
     path.write_bytes(b"".join(write(header, contents)))
 
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "persys.cli.persys", "sim", "--snapshot", path, "--lose", "n1"],
         capture_output=True,
         text=True,
@@ -118,5 +118,5 @@ def test_the_command_answers_from_a_snapshot_file(
         check=False,
     )
 
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("loss of n1: 1 workloads move, 2 stay or are pending")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("loss of n1: 1 workloads move, 2 stay or are pending")

@@ -285,11 +285,11 @@ class Agent:
         """Register, then send heartbeats; after any error register again."""
         while True:
             try:
-                answer = await self._call("RegisterNode", self._registration())
-                if answer.accepted:
-                    await self._heartbeats(answer.heartbeat_interval_seconds)
+                response = await self._call("RegisterNode", self._registration())
+                if response.accepted:
+                    await self._heartbeats(response.heartbeat_interval_seconds)
                 else:
-                    print(f"not accepted: {answer.reason}", flush=True)
+                    print(f"not accepted: {response.reason}", flush=True)
             except grpc.aio.AioRpcError as err:
                 print(f"{err.code().name}: {err.details()}", flush=True)
             await asyncio.sleep(0.5)

@@ -38,8 +38,8 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def pairing(root: Root | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurScheduler]:
     """One for all tests of a module. Every test leaves it running."""
-    made = OurScheduler(tmp_path_factory.mktemp("pairing"), root=root)
-    yield from _opened(made)
+    created = OurScheduler(tmp_path_factory.mktemp("pairing"), root=root)
+    yield from _opened(created)
 
 
 @pytest.fixture(scope="module")
@@ -51,20 +51,20 @@ def plain_pairing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurSched
 @pytest.fixture
 def new_pairing(tmp_path: Path) -> Iterator[Callable[..., OurScheduler]]:
     """Creates pairings for one test."""
-    made: list[OurScheduler] = []
+    created: list[OurScheduler] = []
 
     def make(**how: Any) -> OurScheduler:
-        folder = tmp_path / f"pairing-{len(made)}"
+        folder = tmp_path / f"pairing-{len(created)}"
         folder.mkdir()
-        made.append(OurScheduler(folder, **how))
-        _open.append(made[-1])
-        made[-1].start()
-        return made[-1]
+        created.append(OurScheduler(folder, **how))
+        _open.append(created[-1])
+        created[-1].start()
+        return created[-1]
 
     try:
         yield make
     finally:
-        for one in made:
+        for one in created:
             _open.remove(one)
             one.close()
 
@@ -85,8 +85,8 @@ def gateway_pairing(
 ) -> Iterator[OurGateway | TheirGateway]:
     """`theirs`: in front of our scheduler. `ours`: in front of a third-party scheduler."""
     kind = TheirGateway if request.param == "theirs" else OurGateway
-    made: OurGateway | TheirGateway = kind(tmp_path_factory.mktemp("pairing"), root=root)
-    yield from _opened(made)
+    created: OurGateway | TheirGateway = kind(tmp_path_factory.mktemp("pairing"), root=root)
+    yield from _opened(created)
 
 
 def _opened(made: Opened) -> Iterator[Opened]:

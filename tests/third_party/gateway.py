@@ -86,13 +86,13 @@ class Gateway:
         try:
             async with credentials.dial(self.settings["scheduler"], files, name=name) as channel:
                 call = getattr(control.stub(channel), method)
-                answer = await call(message, timeout=CALL_SECONDS)
+                response = await call(message, timeout=CALL_SECONDS)
         except grpc.aio.AioRpcError as err:
             problem = {"error": f"{err.code().name}: {err.details()}"}
             return web.json_response(problem, status=502)
         if not method.startswith(("Get", "List")):
             await asyncio.sleep(self.behaviour()["answer_seconds"])
-        plain = json_format.MessageToDict(answer, preserving_proto_field_name=True)
+        plain = json_format.MessageToDict(response, preserving_proto_field_name=True)
         return web.json_response(plain)
 
 

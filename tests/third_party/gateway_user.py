@@ -43,12 +43,12 @@ class GatewayUser(User):
         """A repeated request may find that the workload is deleted already."""
         before = self.repeated
         try:
-            answer = self._call("DeleteWorkload", control.DeleteWorkloadRequest(workload_id=name))
+            response = self._call("DeleteWorkload", control.DeleteWorkloadRequest(workload_id=name))
         except NotFoundError:
             assert self.repeated > before
         else:
-            text = answer.error_message
-            assert answer.success or ("not found" in text and self.repeated > before), text
+            text = response.error_message
+            assert response.success or ("not found" in text and self.repeated > before), text
 
     def workload(self, name: str) -> Any:
         try:
@@ -62,23 +62,23 @@ class GatewayUser(User):
         verb, path = ROUTES[method]
         path = path.format_map(values)
         body = values if method == "ApplyWorkload" else None
-        answers: list[Any] = []
+        responses: list[Any] = []
 
         def is_answered() -> bool:
             try:
-                code, answer = self.ask(verb, path, body)
+                code, reply = self.ask(verb, path, body)
             except (OSError, HTTPException) as err:
-                code, answer = 503, {"error": str(err)}
-            answers[:] = [answer]
-            if "not found" in answer.get("error", ""):
+                code, reply = 503, {"error": str(err)}
+            responses[:] = [reply]
+            if "not found" in reply.get("error", ""):
                 raise NotFoundError(path)
             self.repeated += code in TRY_LATER
-            assert code == 200 or code in TRY_LATER, f"{verb} {path}: {code} {answer}"
+            assert code == 200 or code in TRY_LATER, f"{verb} {path}: {code} {reply}"
             return code == 200
 
-        eventually(is_answered, lambda: f"{verb} {path} is answered: {answers}")
+        eventually(is_answered, lambda: f"{verb} {path} is answered: {responses}")
         response = getattr(control, f"{method}Response")()
-        return json_format.ParseDict(answers[0], response, ignore_unknown_fields=True)
+        return json_format.ParseDict(responses[0], response, ignore_unknown_fields=True)
 
 
 def requester(address: str, tls: dict[str, str]) -> Request:
@@ -96,8 +96,8 @@ def requester(address: str, tls: dict[str, str]) -> Request:
             f"{scheme}://{address}{path}", data=data, method=method, headers=headers
         )
         try:
-            with urllib.request.urlopen(request, timeout=30, context=context) as answer:
-                return answer.status, json.loads(answer.read())
+            with urllib.request.urlopen(request, timeout=30, context=context) as response:
+                return response.status, json.loads(response.read())
         except urllib.error.HTTPError as err:
             return err.code, json.loads(err.read())
 

@@ -251,11 +251,11 @@ class Scheduler:
             desired_state=agent.DESIRED_STATE_STOPPED if stopped else agent.DESIRED_STATE_RUNNING,
         )
         _fill(request, _spec(workload))
-        answer = await self._call(workload.node_id, "ApplyWorkload", request)
-        if answer.applied or answer.skipped:
+        response = await self._call(workload.node_id, "ApplyWorkload", request)
+        if response.applied or response.skipped:
             workload.sent = goal
         else:
-            self._failed(workload, answer.message, answer.status.metadata)
+            self._failed(workload, response.message, response.status.metadata)
 
     async def _poll(self, name: str, workload: Workload) -> None:
         status = await self._status(name, workload)
@@ -329,18 +329,18 @@ def _fill(request: Any, spec: Any) -> None:
     """Convert the spec of a user into the format of agents."""
     if spec.type == "container":
         request.type, given = agent.WORKLOAD_TYPE_CONTAINER, spec.container
-        made = request.spec.container
-        made.image = given.image
-        made.command.extend(given.command)
-        made.env.update(given.env)
+        created = request.spec.container
+        created.image = given.image
+        created.command.extend(given.command)
+        created.env.update(given.env)
         for port in given.ports:
-            made.ports.add(
+            created.ports.add(
                 host_port=port.host_port,
                 container_port=port.container_port,
                 protocol=port.protocol or "tcp",
             )
-        made.resources.memory_bytes = spec.resources.memory_mb << 20
-        made.restart_policy.policy = given.restart_policy or "no"
+        created.resources.memory_bytes = spec.resources.memory_mb << 20
+        created.restart_policy.policy = given.restart_policy or "no"
     elif spec.type == "compose":
         request.type = agent.WORKLOAD_TYPE_COMPOSE
         text = spec.compose.inline_yaml.encode()

@@ -143,8 +143,8 @@ def test_deleted_workloads_are_removed_although_the_agent_keeps_reporting_them(
         pairing.user.until_gone(name)
 
     assert [pairing.agent.copy(name) for name in names(8)] == [{}] * 8
-    begun = [len(pairing.agent.events("delete_workload begun", name)) for name in names(8)]
-    assert begun == [1] * 8  # each was sent once
+    started = [len(pairing.agent.events("delete_workload begun", name)) for name in names(8)]
+    assert started == [1] * 8  # each was sent once
 
 
 def test_a_deleted_workload_that_the_agent_keeps_reporting_can_be_applied_again(

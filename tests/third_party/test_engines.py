@@ -30,9 +30,9 @@ def vm_directory() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    made = Registry(tmp_path_factory.mktemp("registry"))
-    yield made
-    made.close()
+    created = Registry(tmp_path_factory.mktemp("registry"))
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +47,20 @@ def image(registry: Registry, demo_image: str) -> Iterator[str]:
 def pairing(
     vm_directory: Path, registry: Registry, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OurScheduler]:
-    made = OurScheduler(tmp_path_factory.mktemp("pairing"))
+    created = OurScheduler(tmp_path_factory.mktemp("pairing"))
     try:
-        made.scheduler.start()
-        made.add_agent(
+        created.scheduler.start()
+        created.add_agent(
             runtime="engines",
             compose=compose_binaries.V2,
             vm_directory=str(vm_directory),
             docker_config=str(registry.login_folder),
         )
-        made.agent.set_behaviour(stop_seconds=1)
-        yield made
+        created.agent.set_behaviour(stop_seconds=1)
+        yield created
     finally:
-        made.close()
-        left = docker("ps", "-aq", "--filter", f"name={made.agent.node_id}").split()
+        created.close()
+        left = docker("ps", "-aq", "--filter", f"name={created.agent.node_id}").split()
         for container in left:
             docker("rm", "-f", "-v", container)
 

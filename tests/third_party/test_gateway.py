@@ -28,8 +28,8 @@ def until_status(ask: Request, name: str, status: str) -> None:
 def test_a_workload_is_scheduled_stopped_started_and_deleted_through_the_gateway(
     ask: Request, unique_id: str
 ) -> None:
-    code, answer = ask("POST", "/workloads/schedule", {"workload_id": unique_id, "spec": SPEC})
-    assert (code, answer.get("success")) == (200, True), answer
+    code, response = ask("POST", "/workloads/schedule", {"workload_id": unique_id, "spec": SPEC})
+    assert (code, response.get("success")) == (200, True), response
     until_status(ask, unique_id, "Running")
     for desired in ("Stopped", "Running"):
         body = {"workload_id": unique_id, "desired_state": desired}
@@ -58,21 +58,21 @@ def test_nodes_and_the_summary_are_read_through_the_gateway(ask: Request) -> Non
 def test_a_missing_workload_is_404_although_the_scheduler_sends_no_status_code(
     ask: Request,
 ) -> None:
-    code, answer = ask("GET", "/workloads/absent")
+    code, response = ask("GET", "/workloads/absent")
 
-    assert (code, "not found" in answer["error"]) == (404, True)
+    assert (code, "not found" in response["error"]) == (404, True)
 
 
 @theirs
 def test_a_gateway_that_treats_not_found_as_a_server_error_continues_to_work(
     ask: Request,
 ) -> None:
-    code, answer = ask("GET", "/workloads/absent")
-    assert (code, "not found" in answer["error"]) == (502, True)
+    code, response = ask("GET", "/workloads/absent")
+    assert (code, "not found" in response["error"]) == (502, True)
 
-    code, answer = ask("DELETE", "/workloads/absent")
-    assert (code, answer.get("success", False)) == (200, False)
-    assert "not found" in answer["error_message"]
+    code, response = ask("DELETE", "/workloads/absent")
+    assert (code, response.get("success", False)) == (200, False)
+    assert "not found" in response["error_message"]
     assert ask("GET", "/workloads")[0] == 200
 
 

@@ -46,21 +46,21 @@ class User:
 
     def apply(self, name: str, spec: Any) -> None:
         request = control.ApplyWorkloadRequest(workload_id=name, spec=spec)
-        answer = self._call("ApplyWorkload", request)
-        assert answer.success, answer.error_message
+        response = self._call("ApplyWorkload", request)
+        assert response.success, response.error_message
 
     def want(self, name: str, desired: str) -> None:
         request = control.ApplyWorkloadRequest(workload_id=name, desired_state=desired)
-        answer = self._call("ApplyWorkload", request)
-        assert answer.success, answer.error_message
+        response = self._call("ApplyWorkload", request)
+        assert response.success, response.error_message
 
     def delete(self, name: str) -> None:
-        answer = self._call("DeleteWorkload", control.DeleteWorkloadRequest(workload_id=name))
-        assert answer.success, answer.error_message
+        response = self._call("DeleteWorkload", control.DeleteWorkloadRequest(workload_id=name))
+        assert response.success, response.error_message
 
     def retry(self, name: str) -> None:
-        answer = self._call("RetryWorkload", control.RetryWorkloadRequest(workload_id=name))
-        assert answer.accepted
+        response = self._call("RetryWorkload", control.RetryWorkloadRequest(workload_id=name))
+        assert response.accepted
 
     def workload(self, name: str) -> Any:
         """None: the workload does not exist."""

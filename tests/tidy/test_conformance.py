@@ -147,7 +147,7 @@ HERE = "`tests/tidy/test_conformance.py::test_a_planted_breach_is_found`"
     ],
 )
 def test_a_planted_breach_is_found(root: Path, text: str, found: str) -> None:
-    told = list(problems(read(f"{text}\n"), root))
+    found_problems = list(problems(read(f"{text}\n"), root))
 
-    assert len(told) == bool(found), told
-    assert not found or found in told[0]
+    assert len(found_problems) == bool(found), found_problems
+    assert not found or found in found_problems[0]

@@ -214,10 +214,12 @@ def test_what_the_process_writes_is_in_the_directory_that_its_unit_gives_it(
     """It sees all else as read-only, and would fail at the first write."""
     systemd = root / "deploy" / "systemd"
     unit = (systemd / f"persys-{part}.service").read_text("utf-8")
-    said = dict(re.findall(r"^Environment=(\w+)=(.*)$", unit, re.M))
-    said |= dict(re.findall(r"^(\w+)=(.*)$", (systemd / f"{part}.env").read_text("utf-8"), re.M))
+    environment = dict(re.findall(r"^Environment=(\w+)=(.*)$", unit, re.M))
+    environment |= dict(
+        re.findall(r"^(\w+)=(.*)$", (systemd / f"{part}.env").read_text("utf-8"), re.M)
+    )
 
-    settings = load(SETTINGS[part], [], said, program=part).settings
+    settings = load(SETTINGS[part], [], environment, program=part).settings
 
     places = [
         found

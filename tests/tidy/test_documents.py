@@ -95,33 +95,33 @@ def test_every_variable_is_in_its_table_with_its_default(
     process: str, documents: dict[str, str], sources: dict[str, str]
 ) -> None:
     section = part_of(documents["docs/operations.md"], f"Variables of the {process}")
-    told = {
+    reported = {
         name: cells[1].strip("`")
         for cells in rows_of(section)
         for name in re.findall(r"`(\w+)`", cells[0])
     }
 
     real = shown_defaults(settings_classes(sources)[process])
-    assert told == {name: default or "none" for name, default in real.items()}
+    assert reported == {name: default or "none" for name, default in real.items()}
 
 
 def test_every_variable_the_command_line_reads_is_documented(
     documents: dict[str, str], trees: dict[str, ast.Module]
 ) -> None:
-    told = set(VARIABLE.findall(documents["docs/operations.md"]))
+    documented = set(VARIABLE.findall(documents["docs/operations.md"]))
 
-    assert words_in_code(trees, ("cli/",)) <= told
+    assert words_in_code(trees, ("cli/",)) <= documented
 
 
 def test_every_record_type_is_in_its_table_as_the_scheduler_has_it(
     documents: dict[str, str],
 ) -> None:
-    told = {
+    reported = {
         cells[0].strip("`"): tuple(cells[1:])
         for cells in rows_of(part_of(documents["docs/architecture.md"], "Records and keys"))
     }
 
-    assert told == {
+    assert reported == {
         **{
             kind.key_form: (
                 kind.content,
@@ -136,13 +136,13 @@ def test_every_record_type_is_in_its_table_as_the_scheduler_has_it(
 
 
 def test_every_extension_field_is_documented_and_nothing_else(documents: dict[str, str]) -> None:
-    told = {
+    reported = {
         (process, cells[0].strip("`"), cells[1], cells[2].strip("`"))
         for process in PROTOS
         for cells in rows_of(part_of(documents["docs/contracts.md"], f"Added to {process}.proto"))
     }
 
-    assert told == set(extensions())
+    assert reported == set(extensions())
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
@@ -178,13 +178,13 @@ def test_every_command_the_documents_name_exists(documents: dict[str, str]) -> N
     # What follows a command without a group is its argument.
     single = {command.name for command in SINGLES}
 
-    told = {
+    reported = {
         (words[0], words[1])
         for path, text in documents.items()
         for words in COMMAND.findall(text)
         if words[0] not in single
     }
-    assert told <= known
+    assert reported <= known
 
 
 def part_of(text: str, heading: str) -> str:

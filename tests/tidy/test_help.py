@@ -58,11 +58,11 @@ def test_help_is_printed_and_the_exit_code_is_0(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as error:
         run(program, (*words, "--help"), root, monkeypatch)
 
     printed = capsys.readouterr()
-    assert ended.value.code == 0
+    assert error.value.code == 0
     assert printed.err == ""
     assert printed.out.startswith(f"usage: {' '.join((program, *words))} ")
 

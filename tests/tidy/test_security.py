@@ -9,7 +9,7 @@ from pathlib import Path
 def test_the_tables_of_permissions_are_those_that_are_asked(
     root: Path, documents: dict[str, str]
 ) -> None:
-    made = subprocess.run(
+    created = subprocess.run(
         [sys.executable, root / "scripts" / "permissions"],
         capture_output=True,
         text=True,
@@ -17,7 +17,9 @@ def test_the_tables_of_permissions_are_those_that_are_asked(
         check=True,
     )
 
-    assert made.stdout.strip() in documents["docs/security.md"], "run scripts/permissions --write"
+    assert created.stdout.strip() in documents["docs/security.md"], (
+        "run scripts/permissions --write"
+    )
 
 
 def test_every_test_that_the_document_names_is_there(root: Path, documents: dict[str, str]) -> None:

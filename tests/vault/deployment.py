@@ -88,16 +88,16 @@ class Deployment:
 
     def admin_files(self) -> CertificateFiles:
         """The files of an admin, with a certificate of this Vault."""
-        made = self._server.read(
+        created = self._server.read(
             "vault write pki/issue/persys-admin common_name=ada "
             "uri_sans=spiffe://persys.local/admin/ada ttl=8h"
         )["data"]
         files = self._files("ada")
         write_files(
             [
-                (files.certificate, made["certificate"].encode(), PUBLIC),
-                (files.key, made["private_key"].encode(), PRIVATE),
-                (files.roots, made["issuing_ca"].encode(), PUBLIC),
+                (files.certificate, created["certificate"].encode(), PUBLIC),
+                (files.key, created["private_key"].encode(), PRIVATE),
+                (files.roots, created["issuing_ca"].encode(), PUBLIC),
             ]
         )
         return files

@@ -74,11 +74,11 @@ class VaultServer:
         """Start it. It is sealed, except after the first start."""
         self._process.start()
         if not self._unseal_key:
-            made = json.loads(
+            created = json.loads(
                 self.run("vault operator init -key-shares=1 -key-threshold=1 -format=json")
             )
-            self._unseal_key = made["unseal_keys_b64"][0]
-            self.root_token = made["root_token"]
+            self._unseal_key = created["unseal_keys_b64"][0]
+            self.root_token = created["root_token"]
             self.unseal()
 
     def unseal(self) -> None:
@@ -97,7 +97,7 @@ class VaultServer:
 
     def run(self, script: str) -> str:
         """Run a script in a shell, as root of this Vault."""
-        done = subprocess.run(
+        result = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             env={
                 "PATH": f"{BINARY.parent}:{os.environ['PATH']}",
@@ -110,8 +110,8 @@ class VaultServer:
             timeout=60,
             check=False,
         )
-        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
-        return done.stdout.strip()
+        assert result.returncode == 0, f"{script}\n{result.stdout}{result.stderr}"
+        return result.stdout.strip()
 
     def set_up(self) -> None:
         """Run every command of the document, in order."""
@@ -137,12 +137,12 @@ class VaultServer:
 
     def read(self, command: str) -> dict[str, Any]:
         """The JSON output of a command."""
-        answer: dict[str, Any] = json.loads(self.run(f"VAULT_FORMAT=json {command}"))
-        return answer
+        response: dict[str, Any] = json.loads(self.run(f"VAULT_FORMAT=json {command}"))
+        return response
 
     def _is_active(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.address}/v1/sys/health", timeout=10) as answer:
-                return bool(answer.status == HTTPStatus.OK)
+            with urllib.request.urlopen(f"{self.address}/v1/sys/health", timeout=10) as response:
+                return bool(response.status == HTTPStatus.OK)
         except OSError:  # 429 on a standby
             return False

@@ -55,10 +55,10 @@ def test_a_scheduler_and_an_agent_connect_with_certificates_of_vault(
     with deployment.admin_client() as client:
         deployment.wait_until_ready(client)
 
-    made = x509.load_pem_x509_certificate(deployment.agent_files.certificate.read_bytes())
-    assert claims_of(made).identity == Identity(Role.AGENT, deployment.node_id)
-    assert claims_of(made).trust_domain == "persys.local"
-    assert hosts_of(made) == (f"persys-agent-{deployment.node_id}", "127.0.0.1")
+    created = x509.load_pem_x509_certificate(deployment.agent_files.certificate.read_bytes())
+    assert claims_of(created).identity == Identity(Role.AGENT, deployment.node_id)
+    assert claims_of(created).trust_domain == "persys.local"
+    assert hosts_of(created) == (f"persys-agent-{deployment.node_id}", "127.0.0.1")
     assert deployment.agent_files.key.stat().st_mode & 0o077 == 0
 
 
@@ -93,8 +93,8 @@ def test_a_gateway_with_a_certificate_of_vault_serves_requests(
     def answers() -> bool:
         url = f"https://127.0.0.1:{deployment.gateway_port}/api/v1/nodes"
         try:
-            with urllib.request.urlopen(url, timeout=10, context=context) as answer:
-                return bool(answer.status == HTTPStatus.OK)
+            with urllib.request.urlopen(url, timeout=10, context=context) as response:
+                return bool(response.status == HTTPStatus.OK)
         except urllib.error.HTTPError:  # not connected to the scheduler yet
             return False
 

@@ -86,8 +86,8 @@ class EtcdServer:
             try:
                 with urllib.request.urlopen(
                     f"http://127.0.0.1:{self._metrics}/health", timeout=2
-                ) as answer:
-                    if answer.status == 200:
+                ) as response:
+                    if response.status == 200:
                         return
             except (urllib.error.URLError, TimeoutError, ConnectionError):
                 time.sleep(0.05)

@@ -188,8 +188,8 @@ def gateway(server: Server, path: str, token: str = "", **body: Any) -> Any:
         data=json.dumps(body).encode(),
         headers={"Authorization": token} if token else {},
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.loads(answer.read())
+    with urllib.request.urlopen(request, timeout=10) as response:
+        return json.loads(response.read())
 
 
 @pytest.fixture
@@ -204,8 +204,8 @@ def etcd_with_auth(start_etcd: StartEtcd) -> Server:
 
 
 def administer(server: Server, path: str, **body: Any) -> None:
-    answer = gateway(server, "auth/authenticate", name="root", password="secret")
-    gateway(server, path, answer["token"], **body)
+    response = gateway(server, "auth/authenticate", name="root", password="secret")
+    gateway(server, path, response["token"], **body)
 
 
 async def test_the_correct_password_is_accepted(etcd_with_auth: Server, take: Take) -> None:

@@ -303,17 +303,17 @@ async def test_a_busy_event_loop_does_not_starve_commits(tmp_path: Path) -> None
 
 
 async def test_a_moved_file_refuses_writes_until_it_is_restored(tmp_path: Path) -> None:
-    path, away = tmp_path / "store.db", tmp_path / "away.db"
+    path, unavailable = tmp_path / "store.db", tmp_path / "away.db"
     store = await opened(path)
     await store.commit([Unit(puts={"/a": b"1"})])
 
-    path.rename(away)
+    path.rename(unavailable)
     with pytest.raises(StoreUnavailableError, match="moved, removed or replaced"):
         await store.commit([Unit(puts={"/a": b"2"})])
     with pytest.raises(StoreUnavailableError, match="moved, removed or replaced"):
         await store.read("/")
 
-    away.rename(path)
+    unavailable.rename(path)
     assert isinstance((await store.commit([Unit(puts={"/a": b"3"})]))[0], Committed)
     await store.close()
 

@@ -260,12 +260,12 @@ failures = st.one_of(
 @st.composite
 def observations(draw: st.DrawFn) -> Observation:
     failure = draw(failures)
-    ill = [Actual.FAILED, Actual.PENDING, Actual.UNKNOWN]
+    not_running = [Actual.FAILED, Actual.PENDING, Actual.UNKNOWN]
     well = [Actual.PENDING, Actual.RUNNING, Actual.STOPPED, Actual.UNKNOWN]
     return Observation(
         workload_id=WorkloadId(draw(names)),
         node_id=NODE,
-        actual=draw(st.sampled_from(well if failure is None else ill)),
+        actual=draw(st.sampled_from(well if failure is None else not_running)),
         seen_at=draw(instants),
         revision=Revision(draw(words)),
         epoch=draw(amounts),

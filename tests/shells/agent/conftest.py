@@ -26,10 +26,10 @@ UNKNOWN = agent_pb2.ACTUAL_STATE_UNKNOWN
 
 
 def docker(*arguments: str) -> str:
-    done = subprocess.run(
+    result = subprocess.run(
         ["docker", *arguments], capture_output=True, text=True, timeout=60, check=True
     )
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 def eventually(holds: Callable[[], bool], what: str, *, within: float = DEADLINE_SECONDS) -> None:
@@ -132,15 +132,15 @@ class Agent:
             epoch=epoch,
             stop_after_seconds=stop_after,
         )
-        answer: agent_pb2.ApplyWorkloadResponse = self.stub.ApplyWorkload(request, timeout=10)
-        return answer
+        response: agent_pb2.ApplyWorkloadResponse = self.stub.ApplyWorkload(request, timeout=10)
+        return response
 
     def delete(
         self, workload_id: str, *, epoch: int = 0, keep_data: bool = False
     ) -> agent_pb2.DeleteWorkloadResponse:
         request = agent_pb2.DeleteWorkloadRequest(id=workload_id, epoch=epoch, keep_data=keep_data)
-        answer: agent_pb2.DeleteWorkloadResponse = self.stub.DeleteWorkload(request, timeout=10)
-        return answer
+        response: agent_pb2.DeleteWorkloadResponse = self.stub.DeleteWorkload(request, timeout=10)
+        return response
 
     def status(self, workload_id: str) -> agent_pb2.WorkloadStatus:
         request = agent_pb2.GetWorkloadStatusRequest(id=workload_id)
@@ -218,16 +218,16 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 @pytest.fixture
 def new_agent(tmp_path: Path) -> Iterator[Callable[..., Agent]]:
     """Creates agents for tests that kill them. They are not started yet."""
-    made: list[Agent] = []
+    created: list[Agent] = []
 
     def make(*flags: str, **environment: str) -> Agent:
-        directory = tmp_path / f"agent-{len(made)}"
+        directory = tmp_path / f"agent-{len(created)}"
         directory.mkdir()
-        made.append(Agent(directory, *flags, **environment))
-        return made[-1]
+        created.append(Agent(directory, *flags, **environment))
+        return created[-1]
 
     yield make
-    for each in made:
+    for each in created:
         each.close()
 
 

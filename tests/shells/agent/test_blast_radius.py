@@ -181,7 +181,7 @@ class Quiet:
 
 
 def a_faulty_node(case: Case, directory: Path) -> tuple[Node, Faulty]:
-    sound: dict[type, object] = {
+    valid: dict[type, object] = {
         Runtime: MemoryRuntime(),
         Volumes: NoVolumes(),
         Host: host,
@@ -190,9 +190,9 @@ def a_faulty_node(case: Case, directory: Path) -> tuple[Node, Faulty]:
         PoolSource: Quiet(),
         Sampler: Quiet(),
     }
-    faulty = Faulty(sound[case.port], case)
+    faulty = Faulty(valid[case.port], case)
     faulty.on = False  # some of it is read before anything runs
-    ports: dict[type, Any] = {**sound, case.port: faulty}
+    ports: dict[type, Any] = {**valid, case.port: faulty}
     more = NodeRuntimes(
         samplers={"test": ports[Sampler]},
         garbage={frozenset(Kind): ports[GarbageSource]},
@@ -234,8 +234,8 @@ async def survives(case: Case, directory: Path) -> None:
 async def is_taken(running: Running, name: str) -> bool:
     """It may be refused while the fault is on: then nothing is kept of it."""
     with suppress(AbortedError):
-        answer = await running.apply(name, binds=(f"/srv/{name}",))
-        return bool(answer.applied)
+        response = await running.apply(name, binds=(f"/srv/{name}",))
+        return bool(response.applied)
     return False
 
 

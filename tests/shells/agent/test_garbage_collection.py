@@ -44,9 +44,9 @@ def exists(container: str) -> bool:
 @pytest.fixture
 def strays() -> Iterator[list[str]]:
     """Removes containers that the agents of a test do not remove."""
-    made: list[str] = []
-    yield made
-    for container in made:
+    created: list[str] = []
+    yield created
+    for container in created:
         subprocess.run(["docker", "rm", "-f", container], capture_output=True, check=False)
 
 
@@ -65,20 +65,20 @@ def test_remains_of_a_deleted_workload_are_removed_and_nothing_else(
     agent.wait_for(f"{unique_id}-kept", RUNNING)
     agent.delete(unique_id)
     agent.wait_until_gone(unique_id)
-    zombie = make_container(agent, unique_id, demo_image)
+    leftover = make_container(agent, unique_id, demo_image)
     stray = make_container(agent, f"{unique_id}-unknown", demo_image)
     foreign = make_container(agent, unique_id, demo_image, node_id=f"other-{uuid.uuid4().hex}")
-    strays += (zombie, stray, foreign)
+    strays += (leftover, stray, foreign)
     kept = agent.containers(f"{unique_id}-kept")
 
     eventually(lambda: bool(collect(agent, dry_run=True)), "it is seen")
-    assert exists(zombie)
+    assert exists(leftover)
     (gone,) = collect(agent)
 
     assert gone.removed
     assert gone.workload_id == unique_id
     assert gone.reason.startswith("zombie: its workload was deleted")
-    assert not exists(zombie)
+    assert not exists(leftover)
     assert exists(foreign)
     assert exists(stray), "no scheduler has said that it is not wanted"
     assert agent.containers(f"{unique_id}-kept") == kept
@@ -141,9 +141,9 @@ def test_while_docker_does_not_respond_nothing_is_garbage(
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    made = Registry(tmp_path_factory.mktemp("registry"))
-    yield made
-    made.close()
+    created = Registry(tmp_path_factory.mktemp("registry"))
+    yield created
+    created.close()
 
 
 @pytest.fixture
@@ -205,14 +205,14 @@ def test_persysctl_shows_and_collects_garbage(
 
     def gc(*flags: str) -> str:
         command = [str(Path(sys.executable).parent / "persysctl"), "agent", "gc", *flags]
-        done = subprocess.run(
+        result = subprocess.run(
             [*command, "--agent", f"127.0.0.1:{agent.port}"],
             capture_output=True,
             text=True,
             timeout=60,
             check=True,
         )
-        return done.stdout
+        return result.stdout
 
     assert "zombie" in gc("--dry-run")
     assert exists(strays[0])

@@ -30,10 +30,10 @@ def expressions() -> list[str]:
 def test_the_dashboard_uses_only_existing_metrics() -> None:
     describe = set(families())
     describe |= {f"{name}_bucket" for name, kind in families().items() if kind == "histogram"}
-    asked = {name for expression in expressions() for name in NAME.findall(expression)}
+    requested = {name for expression in expressions() for name in NAME.findall(expression)}
 
-    assert len(asked) > 20
-    assert asked - describe == set()
+    assert len(requested) > 20
+    assert requested - describe == set()
 
 
 def test_every_metric_is_on_the_dashboard() -> None:

@@ -52,7 +52,7 @@ async def a_running_ca(
         ca._listener._runner.app.middlewares.append(around)
     await ca.start()
     async with asyncio.TaskGroup() as group:
-        upkeep = group.create_task(ca.run())
+        maintenance = group.create_task(ca.run())
         yield RunningCa(ca, replace(settings, port=ca.port), clock, folder)
-        upkeep.cancel()
+        maintenance.cancel()
     await ca.stop()

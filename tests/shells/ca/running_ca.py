@@ -71,8 +71,8 @@ class RunningCa:
 
     async def token(self, name: str = "n1", **more: object) -> JoinToken:
         request = TokenRequest("agent", name, **more)  # type: ignore[arg-type]  # each by its name
-        answer: TokenAnswer = await self.as_admin(lambda client: client.create_token(request))
-        return read_token(answer.token)
+        response: TokenAnswer = await self.as_admin(lambda client: client.create_token(request))
+        return read_token(response.token)
 
     async def join(
         self, token: JoinToken, *, name: str = "n1", hosts: tuple[str, ...] = ()

@@ -76,9 +76,9 @@ async def test_a_user_certificate_keeps_its_lifetime_on_renewal(ca: RunningCa) -
     files = await asyncio.to_thread(ca.certificate, Role.VIEWER, "bob", "--ttl", "30d")
     request = new_request(new_key(), Identity(Role.VIEWER, "bob"), ())
 
-    answer = await ca.ask(files, lambda client: client.renew(request))
+    response = await ca.ask(files, lambda client: client.renew(request))
 
-    left = answer.expires_at - datetime.now(UTC)
+    left = response.expires_at - datetime.now(UTC)
     assert timedelta(days=29) < left <= timedelta(days=30)
 
 
@@ -148,20 +148,20 @@ async def test_openssl_verifies_the_revocation_list(ca: RunningCa, tmp_path: Pat
     (tmp_path / "issuer.pem").write_bytes(ca.ca.authority.keys.chain_pem)
 
     def openssl(*words: str | Path) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             ["openssl", *words], capture_output=True, text=True, timeout=30, check=False
         )
-        return done.stdout + done.stderr
+        return result.stdout + result.stderr
 
-    told = openssl(
+    output = openssl(
         *("crl", "-in", tmp_path / "crl.pem", "-noout", "-text"),
         *("-CAfile", tmp_path / "issuer.pem"),
     )
-    assert "verify OK" in told
-    assert serial.upper() in told
+    assert "verify OK" in output
+    assert serial.upper() in output
     chain = ("-crl_check", "-CRLfile", tmp_path / "crl.pem", "-untrusted", tmp_path / "issuer.pem")
-    told = openssl("verify", "-CAfile", files.roots, *chain, files.certificate)
-    assert "certificate revoked" in told
+    output = openssl("verify", "-CAfile", files.roots, *chain, files.certificate)
+    assert "certificate revoked" in output
 
 
 async def test_an_expired_certificate_gets_the_advice_to_join_again(ca: RunningCa) -> None:
@@ -237,10 +237,10 @@ async def test_the_ca_renews_its_own_certificate_while_it_runs(
         ).serial
 
     async with asyncio.TaskGroup() as group:
-        upkeep = group.create_task(ca.run())
+        maintenance = group.create_task(ca.run())
         first = await asyncio.to_thread(serial)
         await eventually(lambda: serial() != first)
-        upkeep.cancel()
+        maintenance.cancel()
     await ca.stop()
 
 
@@ -277,9 +277,9 @@ async def test_revoking_a_serial_revokes_its_renewal_chain(ca: RunningCa) -> Non
     second, third = await renewed(ca, files, N1), await renewed(ca, files, N1)
     again = read_claims((await ca.joined("n1")).certificate.read_bytes()).serial
 
-    told = await ca.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
+    result = await ca.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
 
-    assert set(told) == {first, second, third}
+    assert set(result) == {first, second, third}
     assert again not in await listed(ca, files)
 
 
@@ -306,9 +306,9 @@ async def test_the_crl_omits_expired_certificates_of_nodes(ca: RunningCa) -> Non
     second = await renewed(ca, files, N1)
     ca.clock.ahead = timedelta(hours=2)
 
-    told = await ca.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
+    result = await ca.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
 
-    assert told == (second,)
+    assert result == (second,)
     assert first not in await listed(ca, files)
 
 

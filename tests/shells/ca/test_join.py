@@ -121,10 +121,10 @@ async def test_the_secret_is_not_sent_to_a_server_with_the_root_but_no_key_under
     files.write_bytes(key_pem(key) + chain)
     context.load_cert_chain(files)
     roots = ca.ca.authority.keys.roots_pem
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def lie(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(await reader.read(65536))
+        received.append(await reader.read(65536))
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(roots) + roots)
         await writer.drain()
         writer.close()
@@ -136,7 +136,7 @@ async def test_the_secret_is_not_sent_to_a_server_with_the_root_but_no_key_under
         with pytest.raises(DeniedError, match="not the configured CA") as err:
             await ca.join(token)
     assert err.value.reason == "authority"
-    assert not any(token.secret.encode() in said for said in heard)
+    assert not any(token.secret.encode() in output for output in received)
     await asyncio.to_thread(other.authority.database.close)
 
 

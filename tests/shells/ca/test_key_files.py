@@ -101,7 +101,7 @@ def test_an_intermediate_of_another_root_is_rejected(tmp_path: Path) -> None:
 
 def test_the_root_key_can_be_offline_until_the_intermediate_is_due(tmp_path: Path) -> None:
     first = opened(tmp_path)
-    whole = (tmp_path / ROOT).read_bytes()
+    complete = (tmp_path / ROOT).read_bytes()
     (tmp_path / ROOT).write_bytes(first.roots_pem)
 
     assert opened(tmp_path).issuer.certificate == first.issuer.certificate
@@ -109,7 +109,7 @@ def test_the_root_key_can_be_offline_until_the_intermediate_is_due(tmp_path: Pat
     assert opened(tmp_path, now=later).issuer.certificate == first.issuer.certificate
     with pytest.raises(SettingsError, match="has expired; a new one needs the root key"):
         opened(tmp_path, now=NOW + INTERMEDIATE_LIFETIME)
-    (tmp_path / ROOT).write_bytes(whole)
+    (tmp_path / ROOT).write_bytes(complete)
     renewed = opened(tmp_path, now=later)
     assert renewed.issuer.certificate != first.issuer.certificate
     renewed.issuer.certificate.verify_directly_issued_by(first.root)

@@ -77,10 +77,10 @@ class Shell:
         )
 
     def token(self, *words: str) -> str:
-        done = self.ctl("token", "create", "--role", "agent", "--node", "n1", *words)
-        assert done.returncode == 0, done.stderr
-        assert "persys-agent join" in done.stderr
-        return done.stdout.strip()
+        result = self.ctl("token", "create", "--role", "agent", "--node", "n1", *words)
+        assert result.returncode == 0, result.stderr
+        assert "persys-agent join" in result.stderr
+        return result.stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +91,11 @@ def ca_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
         port: int = trial.getsockname()[1]
     folder = tmp_path_factory.mktemp("ca-host")
     shell = Shell(folder, folder / "node", port)
-    done = shell.run(
+    result = shell.run(
         *("persys-ca", "certificate", "--role", "admin", "--name", "ada"),
         *("--out", folder / "admin"),
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     serving = subprocess.Popen([BIN / "persys-ca"], env=shell.environ, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60
@@ -158,17 +158,17 @@ def test_used_expired_and_wrong_tokens_are_reported(shell: Shell) -> None:
     assert (damaged.returncode, "is damaged" in damaged.stderr) == (2, True)
     for_another = shell.join(token, "--node-id", "n2")
     assert (for_another.returncode, "is for node n1" in for_another.stderr) == (2, True)
-    brief = shell.token("--ttl", "1s")
+    short_lived = shell.token("--ttl", "1s")
     time.sleep(1.1)  # let it expire
-    expired = shell.join(brief)
+    expired = shell.join(short_lived)
     assert (expired.returncode, "has expired" in expired.stderr) == (1, True)
     assert not (shell.node / "a.key").exists()
 
 
 def test_an_admin_creates_lists_and_revokes_certificates(shell: Shell) -> None:
     out = shell.node.parent / "bob"
-    done = shell.ctl("certificate", "create", "--role", "viewer", "--name", "bob", "--out", out)
-    assert done.returncode == 0, done.stderr
+    result = shell.ctl("certificate", "create", "--role", "viewer", "--name", "bob", "--out", out)
+    assert result.returncode == 0, result.stderr
 
     listed = json.loads(shell.ctl("certificate", "list", "-o", "json").stdout)
     (serial,) = [view["serial"] for view in listed if view["name"] == "bob"]
@@ -189,7 +189,7 @@ def test_an_admin_creates_lists_and_revokes_certificates(shell: Shell) -> None:
 
 def test_without_a_certificate_persysctl_shows_how_to_get_one(shell: Shell) -> None:
     environ = {key: value for key, value in shell.environ.items() if "TLS" not in key}
-    done = subprocess.run(
+    result = subprocess.run(
         [BIN / "persysctl", "token", "list", "--kind", "join"],
         env=environ,
         capture_output=True,
@@ -197,8 +197,8 @@ def test_without_a_certificate_persysctl_shows_how_to_get_one(shell: Shell) -> N
         timeout=60,
     )
 
-    assert done.returncode == 2
-    assert "persys-ca certificate --role admin" in done.stderr
+    assert result.returncode == 2
+    assert "persys-ca certificate --role admin" in result.stderr
 
 
 def test_settings_are_printed_and_invalid_ones_named(shell: Shell) -> None:
@@ -216,5 +216,5 @@ def test_join_keeps_existing_settings_in_the_file(shell: Shell) -> None:
 
     assert shell.join(shell.token()).returncode == 0
 
-    said = yaml.safe_load(config.read_text())
-    assert (said["node_region"], said["scheduler_addr"]) == ("eu", ["10.0.0.1:8085"])
+    parsed = yaml.safe_load(config.read_text())
+    assert (parsed["node_region"], parsed["scheduler_addr"]) == ("eu", ["10.0.0.1:8085"])

@@ -34,8 +34,8 @@ def tls_of(ca: RunningCa, files: CertificateFiles, *, reads_list: bool = False) 
 async def a_token(cluster: Cluster) -> tuple[str, str]:
     """The token as sent with a call."""
     request = pb.CreateTokenRequest(name="ci", role="viewer")
-    made = await cluster.control.stub.CreateToken(request, timeout=10)
-    return "authorization", f"Bearer {made.secret}"
+    created = await cluster.control.stub.CreateToken(request, timeout=10)
+    return "authorization", f"Bearer {created.secret}"
 
 
 @pytest.mark.parametrize("revoked", ["first", "renewed", "all by name"])
@@ -55,10 +55,10 @@ async def test_a_token_is_invalid_once_any_certificate_of_its_creator_is_revoked
         serials["renewed"] = issued.serial
         ca.clock.ahead = timedelta(minutes=90)  # the first one has expired for the CA
 
-        asked = RevokeRequest(role=ANN.role, name=ANN.name)
+        requested = RevokeRequest(role=ANN.role, name=ANN.name)
         if revoked in serials:
-            asked = RevokeRequest(serial=serials[revoked])
-        await ca.ask(other, lambda client: client.revoke(asked))
+            requested = RevokeRequest(serial=serials[revoked])
+        await ca.ask(other, lambda client: client.revoke(requested))
 
         await until_refused(cluster, tls_of(ca, other), shown)
     await store.store.close()

@@ -191,28 +191,28 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         return self._tend(request, cordoned=False)
 
     def DrainNode(self, request, context):  # type: ignore[no-untyped-def]
-        answer = self._tend(request, cordoned=True)
-        if answer.accepted:
+        response = self._tend(request, cordoned=True)
+        if response.accepted:
             self.drain_deadline = request.deadline_seconds
             self.after_drain()
-        return answer
+        return response
 
     def ConfirmNodeDead(self, request, context):  # type: ignore[no-untyped-def]
         return self._tend(request, confirmed_dead=True)
 
     def RemoveNode(self, request, context):  # type: ignore[no-untyped-def]
-        answer = self._tend(request)
+        response = self._tend(request)
         self.nodes.pop(request.node_id, None)
-        return answer
+        return response
 
     def TaintNode(self, request, context):  # type: ignore[no-untyped-def]
-        answer = self._tend(request)
-        if answer.accepted:
+        response = self._tend(request)
+        if response.accepted:
             node = self.nodes[request.node_id]
             del node.taints[:]
             node.taints.extend(request.taints)
-            answer.node.CopyFrom(node)
-        return answer
+            response.node.CopyFrom(node)
+        return response
 
     def _tend(
         self,

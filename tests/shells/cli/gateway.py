@@ -26,11 +26,11 @@ def gateway(tls: Tls | None = None, **settings: object) -> Iterator[str]:
     """Gives its URL. `settings` as the gateway knows them, such as scheduler_addr."""
     with capture_logs(), _in_a_thread() as loop:
         serving = asyncio.run_coroutine_threadsafe(_start(tls, settings), loop)
-        made, running = serving.result(START_SECONDS)
+        created, running = serving.result(START_SECONDS)
         try:
-            yield f"{'http' if tls is None else 'https'}://127.0.0.1:{made.port}"
+            yield f"{'http' if tls is None else 'https'}://127.0.0.1:{created.port}"
         finally:
-            asyncio.run_coroutine_threadsafe(_stop(made, running), loop).result(START_SECONDS)
+            asyncio.run_coroutine_threadsafe(_stop(created, running), loop).result(START_SECONDS)
 
 
 @contextmanager
@@ -57,9 +57,9 @@ async def _start(
         "insecure": tls is None,
         **settings,
     }
-    made = Gateway(GatewaySettings(**chosen), SystemClock(), tls)  # type: ignore[arg-type]
-    await made.start()
-    return made, asyncio.get_running_loop().create_task(made.run())
+    created = Gateway(GatewaySettings(**chosen), SystemClock(), tls)  # type: ignore[arg-type]
+    await created.start()
+    return created, asyncio.get_running_loop().create_task(created.run())
 
 
 async def _stop(made: Gateway, running: asyncio.Task[None]) -> None:

@@ -23,7 +23,7 @@ def variables(environ: dict[str, str], cluster: Cluster) -> dict[str, str]:
 
 
 def imported_by(words: tuple[str, ...], variables: dict[str, str]) -> set[str]:
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-X", "importtime", *command(*words)[1:]],
         env=variables,
         capture_output=True,
@@ -31,7 +31,7 @@ def imported_by(words: tuple[str, ...], variables: dict[str, str]) -> set[str]:
         timeout=30,
         check=True,
     )
-    return {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
+    return {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
 
 
 def test_help_imports_nothing_heavy(variables: dict[str, str]) -> None:
@@ -61,14 +61,14 @@ def test_the_exit_code_and_all_output_reach_the_caller(
     for number in range(2000):
         cluster.add_workload(f"workload-{number}")
 
-    ended = subprocess.run(
+    result = subprocess.run(
         command("workload", "list", "-o", "name"), env=variables, capture_output=True, timeout=30
     )
     missing = subprocess.run(
         command("workload", "get", "ghost"), env=variables, capture_output=True, timeout=30
     )
 
-    assert (ended.returncode, len(ended.stdout.splitlines())) == (0, 2000)
+    assert (result.returncode, len(result.stdout.splitlines())) == (0, 2000)
     assert (missing.returncode, missing.stderr) == (1, b"error: workload not found: ghost\n")
 
 

@@ -41,13 +41,13 @@ async def named(world: World, api: RunningGateway, root: Root, where: str, own: 
     status = await send(api, client_context(root, root.write(Role.ADMIN, "bob")), where, own)
     assert status in (200, 101), where
 
-    answer = [
+    response = [
         event
         for _, event in world.app.cluster.events
         if event.kind == call.event and event not in known
     ]
-    assert [event.identity for event in answer] == ["admin/bob via gateway/g1"], where
-    assert [event.source for event in answer] == ["127.0.0.1"], where
+    assert [event.identity for event in response] == ["admin/bob via gateway/g1"], where
+    assert [event.source for event in response] == ["127.0.0.1"], where
     (newest,) = await api.gateway._audit.lines(limit=1, before=0)
     assert (newest.deed.deed, newest.deed.who) == (REST[where].rpc, "admin/bob"), where
     assert newest.deed.address == "127.0.0.1"

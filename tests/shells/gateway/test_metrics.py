@@ -18,11 +18,11 @@ async def test_requests_are_counted_by_method_and_status(api: RunningGateway) ->
     await api.get("/api/v1/nodes")
     await api.get("/api/v1/workloads/missing")
 
-    answer = await page(api)
+    response = await page(api)
 
-    assert 'persys_gateway_requests_total{method="GET",status="200"} 1.0' in answer
-    assert 'persys_gateway_requests_total{method="GET",status="404"} 1.0' in answer
-    assert "persys_gateway_request_seconds_count 2.0" in answer
+    assert 'persys_gateway_requests_total{method="GET",status="200"} 1.0' in response
+    assert 'persys_gateway_requests_total{method="GET",status="404"} 1.0' in response
+    assert "persys_gateway_request_seconds_count 2.0" in response
 
 
 async def test_reachable_schedulers_are_counted(api: RunningGateway) -> None:

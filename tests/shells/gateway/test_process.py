@@ -62,7 +62,7 @@ async def test_it_serves_its_configuration_until_it_is_stopped(
 
 def test_invalid_settings_are_named(tmp_path: Path) -> None:
     environ = {**os.environ, "PERSYS_GATEWAY_CLUSTER_CONFIG": str(tmp_path / "none.yaml")}
-    ended = subprocess.run(
+    result = subprocess.run(
         [GATEWAY, "-insecure", "--audit-db=memory"],
         env=environ,
         capture_output=True,
@@ -71,8 +71,8 @@ def test_invalid_settings_are_named(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert ended.returncode == 1
-    assert "none.yaml" in ended.stderr
+    assert result.returncode == 1
+    assert "none.yaml" in result.stderr
 
 
 async def test_a_running_request_completes_when_the_gateway_stops(
@@ -80,11 +80,11 @@ async def test_a_running_request_completes_when_the_gateway_stops(
 ) -> None:
     await cluster.join("n1")
     async with asyncio.TaskGroup() as group:
-        asked = [
+        requests = [
             group.create_task(api.ask("PUT", f"/api/v1/workloads/w{n}", json=a_container()))
             for n in range(20)
         ]
-        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
         await api.gateway.stop()
 
-    assert {one.result()[0] for one in asked} == {200}
+    assert {one.result()[0] for one in requests} == {200}

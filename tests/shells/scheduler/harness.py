@@ -116,50 +116,50 @@ class Control:
         )
 
     async def send(self, request: pb.ApplyWorkloadRequest) -> pb.ApplyWorkloadResponse:
-        answer: pb.ApplyWorkloadResponse = await self.stub.ApplyWorkload(request, timeout=10)
-        return answer
+        response: pb.ApplyWorkloadResponse = await self.stub.ApplyWorkload(request, timeout=10)
+        return response
 
     async def want(self, name: str, desired: str) -> pb.ApplyWorkloadResponse:
         return await self.send(pb.ApplyWorkloadRequest(workload_id=name, desired_state=desired))
 
     async def delete(self, name: str) -> pb.DeleteWorkloadResponse:
-        answer: pb.DeleteWorkloadResponse = await self.stub.DeleteWorkload(
+        response: pb.DeleteWorkloadResponse = await self.stub.DeleteWorkload(
             pb.DeleteWorkloadRequest(workload_id=name), timeout=10
         )
-        return answer
+        return response
 
     async def retry(self, name: str) -> pb.RetryWorkloadResponse:
-        answer: pb.RetryWorkloadResponse = await self.stub.RetryWorkload(
+        response: pb.RetryWorkloadResponse = await self.stub.RetryWorkload(
             pb.RetryWorkloadRequest(workload_id=name), timeout=10
         )
-        return answer
+        return response
 
     async def redeploy(self, name: str) -> pb.RedeployWorkloadResponse:
-        answer: pb.RedeployWorkloadResponse = await self.stub.RedeployWorkload(
+        response: pb.RedeployWorkloadResponse = await self.stub.RedeployWorkload(
             pb.RedeployWorkloadRequest(workload_id=name), timeout=10
         )
-        return answer
+        return response
 
     async def workload(self, name: str) -> pb.WorkloadView:
-        answer = await self.stub.GetWorkload(pb.GetWorkloadRequest(workload_id=name), timeout=10)
-        view: pb.WorkloadView = answer.workload
+        response = await self.stub.GetWorkload(pb.GetWorkloadRequest(workload_id=name), timeout=10)
+        view: pb.WorkloadView = response.workload
         return view
 
     async def node(self, node_id: str) -> pb.NodeView:
-        answer = await self.stub.GetNode(pb.GetNodeRequest(node_id=node_id), timeout=10)
-        view: pb.NodeView = answer.node
+        response = await self.stub.GetNode(pb.GetNodeRequest(node_id=node_id), timeout=10)
+        view: pb.NodeView = response.node
         return view
 
     async def names(self, *, node_id: str = "", status: str = "") -> list[str]:
         request = pb.ListWorkloadsRequest(node_id=node_id, status=status)
-        answer = await self.stub.ListWorkloads(request, timeout=10)
-        return [view.workload_id for view in answer.workloads]
+        response = await self.stub.ListWorkloads(request, timeout=10)
+        return [view.workload_id for view in response.workloads]
 
     async def summary(self, *, within: float = 10) -> pb.GetClusterSummaryResponse:
-        answer: pb.GetClusterSummaryResponse = await self.stub.GetClusterSummary(
+        response: pb.GetClusterSummaryResponse = await self.stub.GetClusterSummary(
             pb.GetClusterSummaryRequest(), timeout=within, wait_for_ready=True
         )
-        return answer
+        return response
 
     async def until(
         self, name: str, status: str, *, within: float = DEADLINE_SECONDS

@@ -108,19 +108,19 @@ class Replicas:
         url = f"http://127.0.0.1:{self._metrics_ports[number]}/{name}"
 
         def fetch() -> str:
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                return str(answer.read().decode())
+            with urllib.request.urlopen(url, timeout=10) as response:
+                return str(response.read().decode())
 
         return await asyncio.to_thread(fetch)
 
 
 @asynccontextmanager
 async def some_replicas() -> AsyncIterator[Replicas]:
-    made = Replicas(MemoryStore(SystemClock().monotonic))
+    created = Replicas(MemoryStore(SystemClock().monotonic))
     try:
-        yield made
+        yield created
     finally:
-        await made.close()
+        await created.close()
 
 
 async def mode_of(control: Control) -> tuple[pb.ModeView, dict[str, str]]:

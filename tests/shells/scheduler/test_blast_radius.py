@@ -81,11 +81,11 @@ async def test_the_scheduler_ends_when_an_essential_loop_fails(name: str) -> Non
     )
     await scheduler.take_over()
 
-    with pytest.raises(ExceptionGroup) as ended:
+    with pytest.raises(ExceptionGroup) as error:
         async with asyncio.timeout(10):
             await scheduler.lead()
 
-    assert ended.value.subgroup(RuntimeError)
+    assert error.value.subgroup(RuntimeError)
     await scheduler.close()
 
 
@@ -177,9 +177,9 @@ class FaultyStub:
     ) -> Coroutine[Any, Any, agent_pb2.ApplyWorkloadResponse]:
         if (fault := self._faults.get(request.id)) is not None:
             raise fault
-        answer: Coroutine[Any, Any, agent_pb2.ApplyWorkloadResponse]
-        answer = self._stub.ApplyWorkload(request, **options)
-        return answer
+        response: Coroutine[Any, Any, agent_pb2.ApplyWorkloadResponse]
+        response = self._stub.ApplyWorkload(request, **options)
+        return response
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)

@@ -211,8 +211,8 @@ async def test_acknowledged_requests_survive_kill_9_under_load(
     acknowledged: set[str] = set()
 
     async def apply(name: str) -> None:
-        answer = await control.apply(name, cpu=10, memory=10)
-        if answer.success:
+        response = await control.apply(name, cpu=10, memory=10)
+        if response.success:
             acknowledged.add(name)
 
     async with asyncio.TaskGroup() as group:

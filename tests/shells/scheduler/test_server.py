@@ -17,8 +17,8 @@ SERVICE = "persys.control.v1.AgentControl"
 async def test_the_health_service_says_serving(cluster: Cluster) -> None:
     stub = health_pb2_grpc.HealthStub(cluster.control.channel)
     for name in ("", SERVICE):
-        answer = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=10)
-        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        response = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=10)
+        assert response.status == health_pb2.HealthCheckResponse.SERVING
 
 
 async def test_the_service_can_be_discovered_by_reflection(cluster: Cluster) -> None:
@@ -27,7 +27,9 @@ async def test_the_service_can_be_discovered_by_reflection(cluster: Cluster) -> 
         iter([reflection_pb2.ServerReflectionRequest(list_services="")]), timeout=10
     )
     names = [
-        service.name async for answer in call for service in answer.list_services_response.service
+        service.name
+        async for response in call
+        for service in response.list_services_response.service
     ]
 
     assert SERVICE in names
@@ -83,5 +85,5 @@ async def test_invalid_bytes_on_the_port_do_not_affect_other_calls(cluster: Clus
 async def fetch(cluster: Cluster, path: str) -> tuple[int, str]:
     url = f"http://127.0.0.1:{cluster.settings.metrics_port}{path}"
     timeout = aiohttp.ClientTimeout(total=10)
-    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
-        return answer.status, await answer.text()
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+        return response.status, await response.text()

@@ -327,10 +327,10 @@ class Node:
         self._voice: asyncio.Task[None] | None = None
 
     async def join(self) -> control_pb2.RegisterNodeResponse:
-        answer = await self.register()
-        assert answer.accepted, answer.reason
+        response = await self.register()
+        assert response.accepted, response.reason
         self.speak()
-        return answer
+        return response
 
     async def register(self) -> control_pb2.RegisterNodeResponse:
         request = control_pb2.RegisterNodeRequest(
@@ -344,11 +344,11 @@ class Node:
         if self.agent.behaviour.is_ours:
             request.cluster_uid = self.cluster_uid
             request.workload_count = len(self.agent.copies)
-        answer: control_pb2.RegisterNodeResponse = await self._control.RegisterNode(
+        response: control_pb2.RegisterNodeResponse = await self._control.RegisterNode(
             request, timeout=10
         )
-        self.cluster_uid = answer.cluster_uid or self.cluster_uid
-        return answer
+        self.cluster_uid = response.cluster_uid or self.cluster_uid
+        return response
 
     async def heartbeat(self) -> control_pb2.HeartbeatResponse:
         request = control_pb2.HeartbeatRequest(node_id=self.id)
@@ -359,8 +359,8 @@ class Node:
                 )
                 for name, copy in self.agent.copies.items()
             )
-        answer: control_pb2.HeartbeatResponse = await self._control.Heartbeat(request, timeout=10)
-        return answer
+        response: control_pb2.HeartbeatResponse = await self._control.Heartbeat(request, timeout=10)
+        return response
 
     def speak(self) -> None:
         self._voice = asyncio.get_running_loop().create_task(self._heartbeats())

@@ -28,11 +28,11 @@ def test_an_endless_wait_is_an_error() -> None:
 
 
 def test_timers_of_a_process_end_with_it_and_world_timers_do_not() -> None:
-    rang: list[str] = []
+    fired: list[str] = []
 
     async def body(_process: SimProcess) -> None:
-        asyncio.get_running_loop().call_later(5, rang.append, "process")
-        later(5, lambda: rang.append("world"))
+        asyncio.get_running_loop().call_later(5, fired.append, "process")
+        later(5, lambda: fired.append("world"))
         await asyncio.sleep(60)
 
     async def scenario() -> None:
@@ -47,4 +47,4 @@ def test_timers_of_a_process_end_with_it_and_world_timers_do_not() -> None:
     loop.run_until_complete(scenario())
     loop.close()
 
-    assert rang == ["world"]
+    assert fired == ["world"]

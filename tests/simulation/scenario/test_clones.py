@@ -11,12 +11,12 @@ CLONE = "n1-clone-1"
 
 
 def run_with_clone(streams: float) -> Outcome:
-    wishes = [
+    requests = [
         PlannedEvent(2.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(10)
     ]
     clone = PlannedEvent(40.0, "clone-node", "n1", seconds=TOLD_SECONDS + 10)
     shape = Shape(nodes=1, workloads=10, minutes=4, schedulers=1, streams=streams)
-    return run(Plan(5, shape, (*wishes, clone)))
+    return run(Plan(5, shape, (*requests, clone)))
 
 
 @pytest.mark.parametrize("streams", [0.0, 1.0])

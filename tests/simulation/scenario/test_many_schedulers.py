@@ -18,8 +18,8 @@ USER_KINDS = [
 
 
 def run_with(*misfortunes: PlannedEvent, shape: Shape = SHAPE) -> Outcome:
-    happenings = sorted([*USER_KINDS, *misfortunes], key=lambda each: each.at)
-    return run(Plan(3, shape, tuple(happenings)))
+    planned_events = sorted([*USER_KINDS, *misfortunes], key=lambda each: each.at)
+    return run(Plan(3, shape, tuple(planned_events)))
 
 
 def leaders_of(outcome: Outcome) -> list[str]:
@@ -47,14 +47,14 @@ def test_a_freeze_shorter_than_the_lease_changes_nothing() -> None:
 
 
 def test_broken_and_half_open_streams_are_reopened() -> None:
-    misfortunes = [
+    faults = [
         PlannedEvent(20.0 + number, kind, f"n{number}", amount=1, word="from")
         for number in (1, 2, 3)
         for kind in ("break-stream", "half-open")
     ]
     shape = Shape(nodes=3, workloads=4, minutes=3, schedulers=1, streams=1.0)
 
-    assert run_with(*misfortunes, shape=shape).violation is None
+    assert run_with(*faults, shape=shape).violation is None
 
 
 @pytest.mark.parametrize("seed", [6, 7, 9])
@@ -64,12 +64,12 @@ def test_a_node_behind_nat_gets_orders_after_a_late_registration_response(
     """Found by seed 47: the agent switched to unary calls permanently, and no order could reach it."""
     shape = Shape(nodes=1, workloads=1, minutes=4, schedulers=1, streams=1.0)
     assert nodes_behind_nat(seed, shape)
-    happenings = (
+    planned_events = (
         PlannedEvent(20.0, "slow-net", "n1", seconds=60, amount=4.0),
         PlannedEvent(100.0, "apply", "w00", amount=1),
     )
 
-    assert run(Plan(seed, shape, happenings)).violation is None
+    assert run(Plan(seed, shape, planned_events)).violation is None
 
 
 def test_a_resumed_scheduler_does_not_forward_an_expired_call() -> None:

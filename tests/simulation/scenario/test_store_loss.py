@@ -10,13 +10,13 @@ SEED = 55  # none of its workloads has stop_after
 
 
 def run_with(recovery: str, *, forgets: bool = False, schedulers: int = 1) -> Outcome:
-    wishes = [
+    requests = [
         PlannedEvent(2.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(4)
     ]
     saved = PlannedEvent(40.0, "snapshot")
     loss = PlannedEvent(LOST_AT, "wipe-store", seconds=20.0, amount=float(forgets), word=recovery)
     shape = Shape(nodes=3, workloads=4, minutes=4, schedulers=schedulers, streams=0.0)
-    return run(Plan(SEED, shape, (*wishes, saved, loss)))
+    return run(Plan(SEED, shape, (*requests, saved, loss)))
 
 
 def actions_after_loss(outcome: Outcome, verb: str) -> list[str]:
@@ -48,5 +48,5 @@ def test_several_schedulers_stay_in_recovery_until_the_operator_decides() -> Non
 def test_accepting_an_empty_store_records_orphans() -> None:
     outcome = run_with("accept")
 
-    noted = [line.what for line in outcome.lines if "orphan_on_agent" in line.what]
-    assert noted
+    recorded = [line.what for line in outcome.lines if "orphan_on_agent" in line.what]
+    assert recorded

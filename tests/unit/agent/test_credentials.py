@@ -37,10 +37,10 @@ def test_a_file_that_other_users_can_read_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
 def test_an_invalid_file_is_not_quoted(tmp_path: Path, suffix: str) -> None:
     a_file(tmp_path / f"hub.{suffix}", '{"password": ["s3cret"]}')
-    with pytest.raises(InvalidError) as caught:
+    with pytest.raises(InvalidError) as error:
         Credentials(tmp_path).get("hub")
-    assert "s3cret" not in str(caught.value)
-    assert caught.value.__context__ is None
+    assert "s3cret" not in str(error.value)
+    assert error.value.__context__ is None
 
 
 def test_a_credential_is_not_shown() -> None:

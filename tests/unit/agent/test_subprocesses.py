@@ -35,27 +35,32 @@ def test_a_program_that_survives_sigkill_is_abandoned(monkeypatch: pytest.Monkey
 async def test_excess_output_is_cut_to_its_tail() -> None:
     many = f"head -c {3 * OUTPUT_BYTES_MAX} /dev/zero | tr '\\0' x; printf end"
 
-    ran = await run(["sh", "-c", many], env=os.environ, deadline=DEADLINE_SECONDS)
+    result = await run(["sh", "-c", many], env=os.environ, deadline=DEADLINE_SECONDS)
 
-    assert ran.ok
-    assert ran.is_cut
-    assert len(ran.out) == OUTPUT_BYTES_MAX
-    assert ran.out.endswith("xend")
+    assert result.ok
+    assert result.is_cut
+    assert len(result.out) == OUTPUT_BYTES_MAX
+    assert result.out.endswith("xend")
 
 
 async def test_output_below_the_limit_is_complete() -> None:
     some = f"head -c {OUTPUT_BYTES_MAX} /dev/zero | tr '\\0' x; echo no >&2; exit 3"
 
-    ran = await run(["sh", "-c", some], env=os.environ, deadline=DEADLINE_SECONDS)
+    result = await run(["sh", "-c", some], env=os.environ, deadline=DEADLINE_SECONDS)
 
-    assert (ran.code, len(ran.out), ran.err, ran.is_cut) == (3, OUTPUT_BYTES_MAX, "no\n", False)
+    assert (result.code, len(result.out), result.err, result.is_cut) == (
+        3,
+        OUTPUT_BYTES_MAX,
+        "no\n",
+        False,
+    )
 
 
 async def test_files_of_a_program_are_limited_in_size(tmp_path: Path) -> None:
     big = tmp_path / "big"
     grow = f"sleep 0.1; for i in 1 2 3 4; do head -c 65536 /dev/zero; done > {big}; echo done"
 
-    ran = await run(
+    result = await run(
         ["sh", "-c", grow],
         env=os.environ,
         deadline=DEADLINE_SECONDS,
@@ -63,7 +68,7 @@ async def test_files_of_a_program_are_limited_in_size(tmp_path: Path) -> None:
     )
 
     assert big.stat().st_size == 100_000
-    assert ran.out == "done\n"
+    assert result.out == "done\n"
 
 
 async def test_a_lock_file_that_cannot_be_opened_in_time_fails_the_run(

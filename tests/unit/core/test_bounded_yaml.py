@@ -106,10 +106,10 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 def _refused_quickly(read: Callable[[str], object], text: str) -> RefusedError:
-    began = time.process_time()
+    started_at = time.process_time()
     with pytest.raises(RefusedError) as refused:
         read(text)
-    assert time.process_time() - began < CPU_SECONDS_MAX
+    assert time.process_time() - started_at < CPU_SECONDS_MAX
     return refused.value
 
 

@@ -128,12 +128,12 @@ def test_an_invalid_domain_is_refused_by_name(text: str) -> None:
 
 
 def test_what_others_made_stays_unless_its_name_is_needed() -> None:
-    mine, theirs = Announcement("10.0.0.1", 1, "uid"), Announcement("10.0.0.1", 1, "other")
+    own, theirs = Announcement("10.0.0.1", 1, "uid"), Announcement("10.0.0.1", 1, "other")
     found = {"n1": None, "n2": theirs, "by-hand": None, "theirs": theirs}
 
-    puts, withdrawn = compare({"n1": mine, "n2": mine}, found, cluster_uid="uid")
+    puts, withdrawn = compare({"n1": own, "n2": own}, found, cluster_uid="uid")
 
-    assert puts == {"n1": mine, "n2": mine}
+    assert puts == {"n1": own, "n2": own}
     assert withdrawn == []
 
 

@@ -225,10 +225,10 @@ def test_an_orphan_is_noted_when_it_has_been_listed_for_the_grace() -> None:
 
 def test_an_orphan_is_noted_once_and_struck_out_when_it_is_gone() -> None:
     found = found_since(["ghost"])
-    noted = news(found).found
+    recorded = news(found).found
 
-    assert news(found, noted) == OrphanChanges((), (), 0)
-    assert news({}, noted) == OrphanChanges((), noted, 0)
+    assert news(found, recorded) == OrphanChanges((), (), 0)
+    assert news({}, recorded) == OrphanChanges((), recorded, 0)
 
 
 def test_an_old_copy_of_what_is_bound_elsewhere_says_where_that_is() -> None:
@@ -251,10 +251,10 @@ def test_a_node_that_lists_too_many_fills_no_store_and_the_rest_is_counted() -> 
 
 def test_room_on_the_record_goes_to_those_not_noted_yet() -> None:
     found = found_since(f"ghost-{number:05}" for number in range(ORPHANS_MAX + 1))
-    noted = news(found).found
-    del found[noted[0].workload_id]
-    after_one_is_gone = news(found, noted)
+    recorded = news(found).found
+    del found[recorded[0].workload_id]
+    after_one_is_gone = news(found, recorded)
 
-    assert after_one_is_gone.gone == (noted[0],)
+    assert after_one_is_gone.gone == (recorded[0],)
     assert len(after_one_is_gone.found) == 1
     assert after_one_is_gone.unrecorded == 0

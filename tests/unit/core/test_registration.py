@@ -93,10 +93,10 @@ def test_a_clone_at_another_address_is_refused_while_the_lease_lasts(*, confirme
 
 
 def test_after_a_change_of_the_leader_another_address_waits_for_the_lease() -> None:
-    unheard = held(connected=False, confirmed=False)
+    unreported = held(connected=False, confirmed=False)
 
-    assert registration_refusal(asked("i2"), unheard) == ""
-    assert registration_refusal(asked("i2", endpoint="10.0.0.2:50051"), unheard) != ""
+    assert registration_refusal(asked("i2"), unreported) == ""
+    assert registration_refusal(asked("i2", endpoint="10.0.0.2:50051"), unreported) != ""
 
 
 def test_an_agent_whose_answer_was_lost_is_admitted_with_the_id_it_had() -> None:
@@ -119,9 +119,9 @@ def test_a_machine_that_joined_again_replaces_the_registered_agent_at_once() -> 
 
 
 def test_agents_of_another_make_work_as_before() -> None:
-    unaware = held(NODE, connected=False)
+    outdated = held(NODE, connected=False)
 
-    assert registration_refusal(asked("", "", endpoint="10.0.0.9:1"), unaware) == ""
+    assert registration_refusal(asked("", "", endpoint="10.0.0.9:1"), outdated) == ""
     assert registration_refusal(asked("", ""), held(connected=False)) == ""
     assert registration_refusal(asked("", "", endpoint="10.0.0.9:1"), held(connected=False)) != ""
     assert (

@@ -38,7 +38,7 @@ def test_what_is_visible_is_safe_and_stays_the_same(text: str) -> None:
 
 def filtered(*pieces: bytes) -> bytes:
     log = LogFilter()
-    return b"".join([*(log.feed(piece) for piece in pieces), log.finish()])
+    return b"".join([*(log.feed(chunk) for chunk in pieces), log.finish()])
 
 
 def test_colours_pass_and_end_with_their_line() -> None:
@@ -51,11 +51,11 @@ def test_all_other_sequences_are_shown() -> None:
 
 
 def test_the_pieces_of_a_stream_may_end_anywhere() -> None:
-    whole = "\x1b[38;5;208mgrün\x1b[0m 東\x1b[2Jend\r\n".encode()
-    expected = filtered(whole)
+    complete = "\x1b[38;5;208mgrün\x1b[0m 東\x1b[2Jend\r\n".encode()
+    expected = filtered(complete)
 
-    for index in range(len(whole)):
-        assert filtered(whole[:index], whole[index:]) == expected
+    for index in range(len(complete)):
+        assert filtered(complete[:index], complete[index:]) == expected
 
 
 @given(st.lists(st.binary(max_size=20) | st.sampled_from([b"\x1b", b"[", b"2J", b"31m", b"\xc2"])))

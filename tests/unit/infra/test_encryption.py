@@ -10,11 +10,11 @@ from persys.infra.encryption import KeyFile
 
 def test_a_key_is_created_privately_and_read_again(tmp_path: Path) -> None:
     path = tmp_path / "below" / "secrets.key"
-    made = KeyFile(path).make()
+    created = KeyFile(path).make()
 
     assert path.stat().st_mode & 0o777 == 0o600
-    assert KeyFile(path).key().id == made.id == KeyFile(path).make().id
-    assert made.id.encode() not in path.read_bytes()
+    assert KeyFile(path).key().id == created.id == KeyFile(path).make().id
+    assert created.id.encode() not in path.read_bytes()
 
 
 def test_a_missing_key_is_not_created_for_reading(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ for count in range(1, 4):
 
 
 def passes(failpoint: str) -> tuple[int, list[str]]:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env=os.environ | {"PERSYS_FAILPOINT": failpoint},
         capture_output=True,
@@ -22,7 +22,7 @@ def passes(failpoint: str) -> tuple[int, list[str]]:
         timeout=60,
         check=False,
     )
-    return done.returncode, done.stdout.split()
+    return result.returncode, result.stdout.split()
 
 
 @pytest.mark.parametrize("failpoint", ["", "other.place"])

@@ -118,6 +118,8 @@ def test_a_process_leaves_no_core_dump() -> None:
         "run(main)\n"
     )
 
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
 
-    assert told.stdout.strip() == "0 (0, 0)"
+    assert result.stdout.strip() == "0 (0, 0)"

@@ -99,10 +99,10 @@ def test_a_boolean_flag_takes_one_dash_or_two(flag: str) -> None:
     ],
 )
 def test_an_invalid_value_names_the_variable_and_the_value(variable: str, text: str) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError) as error:
         loaded(**{variable: text})
 
-    assert str(caught.value).startswith(f"{variable}={text!r}: ")
+    assert str(error.value).startswith(f"{variable}={text!r}: ")
 
 
 def test_an_invalid_value_of_a_flag_names_the_flag() -> None:
@@ -158,10 +158,10 @@ def test_lists_and_pairs_are_written_with_commas_or_in_yaml(tmp_path: Path) -> N
 
 
 def test_an_unknown_flag_ends_with_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as error:
         loaded("--prot", "1")
 
-    assert caught.value.code == 2
+    assert error.value.code == 2
     assert "--prot" in capsys.readouterr().err
 
 

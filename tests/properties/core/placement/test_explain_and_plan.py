@@ -122,10 +122,10 @@ def test_imagining_a_loss_leaves_the_room_as_it_was(
 def test_what_is_held_in_a_copy_is_not_held_in_the_original(
     node_index: NodeIndex, needs: Requirements
 ) -> None:
-    twin, before = node_index.copy(), snapshot(node_index)
-    assert snapshot(twin) == before
+    clone, before = node_index.copy(), snapshot(node_index)
+    assert snapshot(clone) == before
 
-    placed_until_full(needs, twin)
+    placed_until_full(needs, clone)
 
     assert snapshot(node_index) == before
 

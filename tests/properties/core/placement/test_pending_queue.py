@@ -139,17 +139,17 @@ deeds = st.lists(
 @given(deeds)
 def test_promise_2_and_promise_3_hold_whatever_comes_and_goes(history: list[object]) -> None:
     desk = Desk()
-    for deed in history:
-        match deed:
+    for action in history:
+        match action:
             case Requirements():
-                desk.submit(deed)
+                desk.submit(action)
             case int():
-                if (name := WorkloadId(f"w{deed}")) in desk.placed or name in desk.waiting:
+                if (name := WorkloadId(f"w{action}")) in desk.placed or name in desk.waiting:
                     desk.leave(name)
             case "wake one":
                 desk.wake_one()
             case NodeChange():
-                desk.change(deed)
+                desk.change(action)
         check_room(desk)
 
     desk.rest()
@@ -162,14 +162,14 @@ def test_promise_2_and_promise_3_hold_whatever_comes_and_goes(history: list[obje
 def check_room(desk: Desk) -> None:
     """No node is overcommitted, except one whose capacity was reduced."""
     for slot in desk.node_index.slots.values():
-        mine = [
+        own = [
             desk.wanted[name] for name, node_id in desk.placed.items() if node_id == slot.node_id
         ]
         assert slot.free == slot.allocatable - sum(
-            (needs.resources for needs in mine), start=Resources()
+            (needs.resources for needs in own), start=Resources()
         )
-        assert sum(HostPort(80) in needs.host_ports for needs in mine) <= 1
-        of_group = [needs.rules for needs in mine if needs.rules.group]
+        assert sum(HostPort(80) in needs.host_ports for needs in own) <= 1
+        of_group = [needs.rules for needs in own if needs.rules.group]
         assert len(of_group) <= 1 or not any(rules.apart for rules in of_group)
 
 

@@ -275,11 +275,11 @@ def test_whatever_happens_free_is_what_is_allocatable_less_what_is_held(
 
 def check_counts(node_index: NodeIndex, held: dict[tuple[NodeId, WorkloadId], Step]) -> None:
     for node_id, slot in node_index.slots.items():
-        mine = [value for (holder, _), value in held.items() if holder == node_id]
-        assert slot.free == slot.allocatable - sum((one.amount for one in mine), start=Resources())
-        assert slot.count == len(mine)
-        assert set(slot.ports) == {port for one in mine for port in one.ports}
-        assert slot.members == Counter(one.group for one in mine if one.group)
+        own = [value for (holder, _), value in held.items() if holder == node_id]
+        assert slot.free == slot.allocatable - sum((one.amount for one in own), start=Resources())
+        assert slot.count == len(own)
+        assert set(slot.ports) == {port for one in own for port in one.ports}
+        assert slot.members == Counter(one.group for one in own if one.group)
     for value in "abc", None:
         of_domain = [slot for slot in node_index.slots.values() if slot.labels.get("zone") == value]
         for group in "gh":

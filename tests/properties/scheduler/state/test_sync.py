@@ -127,7 +127,7 @@ def test_following_comes_to_the_same_as_reading_again(
 ) -> None:
     stored: dict[str, tuple[bytes, int]] = {}
     followed, read = ClusterState(), ClusterState()
-    written, learnt = RecordVersions(EventLimits()), RecordVersions(EventLimits())
+    written, received = RecordVersions(EventLimits()), RecordVersions(EventLimits())
 
     for revision, step in enumerate(history, 1):
         if isinstance(step, str):
@@ -144,7 +144,7 @@ def test_following_comes_to_the_same_as_reading_again(
     found = (Record(key, *stored[key]) for key in sorted(stored))
     snapshot = Snapshot(len(history), tuple(found))
     load(read, snapshot, lease_until=1.0, now=NOON)
-    learnt.set_versions(snapshot)
+    received.set_versions(snapshot)
 
     assert shown(followed) == shown(read)
-    assert written.versions == learnt.versions
+    assert written.versions == received.versions

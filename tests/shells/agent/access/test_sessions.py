@@ -315,7 +315,7 @@ def test_logs_of_a_stack_include_all_services(
 
     describe = {chunk.service: chunk.data for chunk in logs(agent, "shop")}
     one = text(logs(agent, "shop", service="db"))
-    with pytest.raises(grpc.RpcError) as unclear:
+    with pytest.raises(grpc.RpcError) as ambiguous:
         run_in(agent, "shop", "hostname")
     eventually(lambda: agent.status("shop").usage.memory_bytes > 0, "its figures", within=40)
     usage = agent.status("shop").usage
@@ -324,5 +324,5 @@ def test_logs_of_a_stack_include_all_services(
 
     assert describe == {"db": b"from db\n", "web": b"from web\n"}
     assert one == "from db\n"
-    assert "shop has the services db, web" in str(unclear.value.details())
+    assert "shop has the services db, web" in str(ambiguous.value.details())
     assert usage.type == pb.WORKLOAD_TYPE_COMPOSE

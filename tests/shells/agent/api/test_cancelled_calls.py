@@ -158,8 +158,8 @@ async def test_a_cancelled_call_is_complete_or_has_no_effect(name: str, tmp_path
         before = call.state(world, "whole")
         await running.call(getattr(running.api, name)(call.request("whole"), a_context()))
         await running.until_idle()
-        whole = call.state(world, "whole")
-        assert whole != before
+        complete = call.state(world, "whole")
+        assert complete != before
 
         async def attempt(moment: Moment) -> bool:
             own = f"x{moment.number}{'b' if moment.late else 'a'}x"
@@ -168,7 +168,7 @@ async def test_a_cancelled_call_is_complete_or_has_no_effect(name: str, tmp_path
             reached = await cancelled_at(moment, calling)
             await running.until_idle()
             found = call.state(world, own)
-            assert found == whole or (reached and found == before), moment
+            assert found == complete or (reached and found == before), moment
             return reached
 
         assert await at_every_wait(attempt)
@@ -191,31 +191,31 @@ class PartialService:
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_started_handler_completes_when_its_caller_disconnects(name: str) -> None:
     supervisor = a_supervisor()
-    torn = PartialService(OwnedWork(supervisor, limit=100), supervisor)
+    partial = PartialService(OwnedWork(supervisor, limit=100), supervisor)
 
     def handler(moment: Moment) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def change(_api: Any, _request: Any, _context: Any) -> None:
-            torn.begun.add(moment)
+            partial.begun.add(moment)
             for _ in range(5):
                 await asyncio.sleep(0)
-            torn.done.add(moment)
+            partial.done.add(moment)
 
         change.__name__ = name
         served: Any = _translated(change)
-        made: Callable[..., Coroutine[Any, Any, Any]] = served
-        return made
+        created: Callable[..., Coroutine[Any, Any, Any]] = served
+        return created
 
     async def attempt(moment: Moment) -> bool:
         request = agent_pb2.HealthCheckRequest()
-        return await cancelled_at(moment, handler(moment)(torn, request, a_context()))
+        return await cancelled_at(moment, handler(moment)(partial, request, a_context()))
 
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(torn.owned.run())
+        running = group.create_task(partial.owned.run())
         await asyncio.sleep(0)
         assert await at_every_wait(attempt)
         for _ in range(20):
             await asyncio.sleep(0)
         running.cancel()
 
-    assert torn.begun == torn.done
+    assert partial.begun == partial.done
     assert hasattr(AgentApi, name)

@@ -18,8 +18,8 @@ UNKNOWN_FIELD = agent_pb2.WorkloadSpec(
 
 async def status(running: Running, name: str) -> agent_pb2.WorkloadStatus:
     request = agent_pb2.GetWorkloadStatusRequest(id=name)
-    answer: Any = await running.call(running.api.GetWorkloadStatus(request, a_context()))
-    found: agent_pb2.WorkloadStatus = answer.status
+    response: Any = await running.call(running.api.GetWorkloadStatus(request, a_context()))
+    found: agent_pb2.WorkloadStatus = response.status
     return found
 
 
@@ -31,28 +31,28 @@ async def refused(running: Running, name: str, *, revision: str = "r9") -> Any:
         desired_state=agent_pb2.DESIRED_STATE_RUNNING,
         spec=UNKNOWN_FIELD,
     )
-    answer = await running.call(running.api.ApplyWorkload(request, a_context()))
-    assert not answer.applied
-    return answer
+    response = await running.call(running.api.ApplyWorkload(request, a_context()))
+    assert not response.applied
+    return response
 
 
 async def listed(running: Running) -> list[str]:
     request = agent_pb2.ListWorkloadsRequest()
-    answer: Any = await running.call(running.api.ListWorkloads(request, a_context()))
-    return [found.id for found in answer.workloads]
+    response: Any = await running.call(running.api.ListWorkloads(request, a_context()))
+    return [found.id for found in response.workloads]
 
 
 async def test_a_refused_order_is_shown_as_failed_with_its_reason_and_not_listed(
     tmp_path: Path,
 ) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
-        answer = await refused(running, "web")
+        response = await refused(running, "web")
 
         seen = await status(running, "web")
 
         assert seen.actual_state == agent_pb2.ACTUAL_STATE_FAILED
         assert seen.revision_id == "r9"
-        assert seen.message == answer.message != ""
+        assert seen.message == response.message != ""
         assert seen.metadata["failure_reason"] == "INVALID_SPEC"
         assert seen.metadata["refused"] == "true"
         assert await listed(running) == []
@@ -66,9 +66,9 @@ async def test_a_refusal_is_removed_after(tmp_path: Path, ends: str) -> None:
         if ends == "a delete":
             request = agent_pb2.DeleteWorkloadRequest(id="web")
             await running.call(running.api.DeleteWorkload(request, a_context()))
-            with pytest.raises(Exception, match="not found") as caught:
+            with pytest.raises(Exception, match="not found") as error:
                 await status(running, "web")
-            assert isinstance(caught.value, Exception)
+            assert isinstance(error.value, Exception)
         else:
             await running.apply("web")
             assert "refused" not in (await status(running, "web")).metadata
@@ -81,12 +81,12 @@ async def test_a_refused_update_keeps_the_status_and_is_shown_in_metadata(
         await running.apply("web")
         await running.until(lambda: running.status("web") == "running", "it runs")
 
-        answer = await refused(running, "web")
+        response = await refused(running, "web")
 
         seen = await status(running, "web")
         assert (seen.actual_state, seen.revision_id) == (agent_pb2.ACTUAL_STATE_RUNNING, "r1")
         assert seen.metadata["refused_revision"] == "r9"
-        assert seen.metadata["refused_reason"] == answer.message
+        assert seen.metadata["refused_reason"] == response.message
         assert "refused" not in seen.metadata
 
 

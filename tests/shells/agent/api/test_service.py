@@ -27,13 +27,13 @@ STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
 def test_an_invalid_spec_is_refused_by_the_name_of_its_field(
     agent: "Agent", unique_id: str
 ) -> None:
-    answer = agent.apply(unique_id, agent_pb2.ContainerSpec(image=""))
+    response = agent.apply(unique_id, agent_pb2.ContainerSpec(image=""))
 
-    assert not answer.applied
-    assert "spec.container.image" in answer.message
-    assert answer.status.actual_state == FAILED
-    assert answer.status.metadata["failure_reason"] == "INVALID_SPEC"
-    assert answer.status.metadata["retry_terminal"] == "true"
+    assert not response.applied
+    assert "spec.container.image" in response.message
+    assert response.status.actual_state == FAILED
+    assert response.status.metadata["failure_reason"] == "INVALID_SPEC"
+    assert response.status.metadata["retry_terminal"] == "true"
     assert not agent.knows(unique_id)
 
 
@@ -46,30 +46,30 @@ def test_an_invalid_id_is_an_invalid_argument(
         lambda: agent.delete(workload_id),
         lambda: agent.status(workload_id),
     ):
-        with pytest.raises(grpc.RpcError) as caught:
+        with pytest.raises(grpc.RpcError) as error:
             call()
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_a_request_over_a_limit_is_refused_by_the_path_of_its_field(
     agent: "Agent", unique_id: str
 ) -> None:
     env = {f"V{number}": "" for number in range(1_500)}
-    answer = agent.apply(unique_id, agent_pb2.ContainerSpec(image="nginx", env=env))
+    response = agent.apply(unique_id, agent_pb2.ContainerSpec(image="nginx", env=env))
 
-    assert answer.message == "spec.container.env: has 1500 entries; expected at most 1000"
-    with pytest.raises(grpc.RpcError) as caught:
+    assert response.message == "spec.container.env: has 1500 entries; expected at most 1000"
+    with pytest.raises(grpc.RpcError) as error:
         agent.stub.DeleteWorkload(
             agent_pb2.DeleteWorkloadRequest(id=unique_id, epoch=2**63 - 1), timeout=10
         )
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "epoch" in (caught.value.details() or "")
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "epoch" in (error.value.details() or "")
 
 
 def test_a_spec_that_violates_the_node_policy_is_refused_by_field(
     agent: "Agent", unique_id: str, demo_image: str
 ) -> None:
-    asked = {
+    requested = {
         "spec.container.privileged": agent_pb2.ContainerSpec(image=demo_image, privileged=True),
         "persys.node_id": agent_pb2.ContainerSpec(
             image=demo_image, labels={"persys.node_id": "mine"}
@@ -81,12 +81,12 @@ def test_a_spec_that_violates_the_node_policy_is_refused_by_field(
             ],
         ),
     }
-    for field, spec in asked.items():
-        answer = agent.apply(unique_id, spec)
+    for field, spec in requested.items():
+        response = agent.apply(unique_id, spec)
 
-        assert not answer.applied
-        assert field in answer.message
-        assert answer.status.metadata["failure_reason"] == "INVALID_SPEC"
+        assert not response.applied
+        assert field in response.message
+        assert response.status.metadata["failure_reason"] == "INVALID_SPEC"
 
 
 def test_a_type_without_a_runtime_is_not_available(agent: "Agent", unique_id: str) -> None:
@@ -99,11 +99,11 @@ def test_a_type_without_a_runtime_is_not_available(agent: "Agent", unique_id: st
         ),
     )
 
-    answer = agent.stub.ApplyWorkload(request, timeout=10)
+    response = agent.stub.ApplyWorkload(request, timeout=10)
 
-    assert not answer.applied
-    assert "runtime not available" in answer.message
-    assert answer.status.metadata["retry_terminal"] == "false"
+    assert not response.applied
+    assert "runtime not available" in response.message
+    assert response.status.metadata["retry_terminal"] == "false"
 
 
 def test_an_older_epoch_is_refused(
@@ -186,9 +186,9 @@ def test_the_service_is_found_by_reflection(agent: "Agent") -> None:
     with grpc.insecure_channel(f"127.0.0.1:{agent.port}") as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
-        (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=10)
+        (response,) = stub.ServerReflectionInfo(iter([request]), timeout=10)
 
-    names = {service.name for service in answer.list_services_response.service}
+    names = {service.name for service in response.list_services_response.service}
     assert "persys.agent.v1.AgentService" in names
 
 
@@ -222,10 +222,10 @@ def test_health_and_metrics_are_served_over_http(
     agent.apply(unique_id, agent_pb2.ContainerSpec(image=demo_image), desired=stopped)
     agent.wait_for(unique_id, STOPPED)
 
-    with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/health", timeout=5) as answer:
-        health = json.load(answer)
-    with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/metrics", timeout=5) as answer:
-        metrics = answer.read().decode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/health", timeout=5) as response:
+        health = json.load(response)
+    with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/metrics", timeout=5) as response:
+        metrics = response.read().decode()
 
     assert health["status"] == "ok"
     assert health["node_id"] == agent.node_id
@@ -287,7 +287,7 @@ def test_the_agent_refuses_invalid_settings(
     flags: list[str], environment: dict[str, str], words: str, tmp_path: Path
 ) -> None:
     given = {"PERSYS_STATE_PATH": str(tmp_path / "state.db"), "PERSYS_GRPC_PORT": "0"}
-    done = subprocess.run(
+    result = subprocess.run(
         [Path(sys.executable).parent / "persys-agent", *flags],
         env=os.environ | given | {"PERSYS_METRICS_PORT": "0"} | environment,
         capture_output=True,
@@ -296,6 +296,6 @@ def test_the_agent_refuses_invalid_settings(
         check=False,
     )
 
-    assert done.returncode != 0
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+    assert result.returncode != 0
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr

@@ -72,9 +72,9 @@ async def works(peer: Peer) -> bool:
 @pytest.fixture
 async def peer() -> AsyncIterator[Peer]:
     async with asyncio.TaskGroup() as group:
-        made = Peer(Api(), group)
-        yield made
-        made.calls.cancel_calls(made._send)
+        created = Peer(Api(), group)
+        yield created
+        created.calls.cancel_calls(created._send)
 
 
 async def test_a_request_that_cannot_be_parsed_is_refused(peer: Peer) -> None:

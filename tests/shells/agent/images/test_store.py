@@ -109,9 +109,9 @@ class Web:
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    made = Web()
-    yield made
-    made.close()
+    created = Web()
+    yield created
+    created.close()
 
 
 @pytest.fixture
@@ -559,7 +559,7 @@ async def test_a_cancelled_upload_that_looks_complete_stores_nothing(
 
 async def test_a_refused_upload_is_read_to_its_end(door: ImageApi) -> None:
     reported: list[str] = []
-    heard: list[int] = []
+    received: list[int] = []
 
     async def write(progress: agent_pb2.ImageProgress) -> None:
         reported.append(progress.problem)
@@ -568,13 +568,13 @@ async def test_a_refused_upload_is_read_to_its_end(door: ImageApi) -> None:
         yield a_start(name="debian", size_bytes=1 << 60)
         for number in range(20):
             yield agent_pb2.AddImageRequest(data=b"x")
-            heard.append(number)
+            received.append(number)
 
     with pytest.raises(RefusedError, match="not enough disk space"):
         await door.add(long(), write)
 
     assert any("not enough disk space" in problem for problem in reported)
-    assert heard == list(range(20))
+    assert received == list(range(20))
 
 
 async def test_a_cancelled_removal_completes(
@@ -596,9 +596,9 @@ class RareHeartbeatScheduler(Scheduler):
     async def register(
         self, request: control_pb2.RegisterNodeRequest
     ) -> control_pb2.RegisterNodeResponse:
-        answer = await super().register(request)
-        answer.heartbeat_interval_seconds = 600
-        return answer
+        response = await super().register(request)
+        response.heartbeat_interval_seconds = 600
+        return response
 
 
 async def test_a_node_reports_a_new_image_at_once(

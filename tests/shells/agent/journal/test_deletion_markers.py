@@ -29,16 +29,16 @@ async def apply(running: Running, name: str, epoch: int) -> bool:
         epoch=epoch,
     )
     try:
-        answer = await running.call(running.api.ApplyWorkload(request, a_context()))
+        response = await running.call(running.api.ApplyWorkload(request, a_context()))
     except AbortedError:
         return False
-    return bool(answer.applied)
+    return bool(response.applied)
 
 
 async def delete(running: Running, name: str, epoch: int) -> str:
     request = agent_pb2.DeleteWorkloadRequest(id=name, epoch=epoch)
-    answer = await running.call(running.api.DeleteWorkload(request, a_context()))
-    return str(answer.message)
+    response = await running.call(running.api.DeleteWorkload(request, a_context()))
+    return str(response.message)
 
 
 async def run_and_delete(running: Running, name: str, epoch: int) -> None:

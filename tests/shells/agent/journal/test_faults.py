@@ -66,22 +66,22 @@ FAULTY_SECONDS = 1.0
 
 
 def new_state(directory: Path) -> tuple[Journal, FaultyConnection]:
-    made = Journal(directory / "state.db", cluster_id="default", node_id=NodeId("n1"))
-    faulty = FaultyConnection(made.connection)
-    made.connection = faulty  # type: ignore[assignment]  # it stands in between
-    made.begin_run({})
-    return made, faulty
+    created = Journal(directory / "state.db", cluster_id="default", node_id=NodeId("n1"))
+    faulty = FaultyConnection(created.connection)
+    created.connection = faulty  # type: ignore[assignment]  # it stands in between
+    created.begin_run({})
+    return created, faulty
 
 
 @asynccontextmanager
 async def writing(directory: Path) -> AsyncIterator[tuple[Journal, FaultyConnection]]:
-    made, faulty = new_state(directory)
+    created, faulty = new_state(directory)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(made.run(a_supervisor(), Metrics().journal.written))
-        yield made, faulty
+        running = group.create_task(created.run(a_supervisor(), Metrics().journal.written))
+        yield created, faulty
         faulty.restore()
         running.cancel()
-    made.close()
+    created.close()
 
 
 def written_by(field: str) -> set[str]:
@@ -199,9 +199,9 @@ async def test_a_failing_journal_is_reported_without_a_busy_loop(
         assert health["status"] == "degraded"
         assert health["journal"].startswith("journal: ")
         assert running.agent._node.unavailable() == [WorkloadType.CONTAINER]
-        answer = await running.api.HealthCheck(agent_pb2.HealthCheckRequest(), a_context())
-        assert not answer.healthy
-        assert answer.runtime_status["journal"].startswith("unhealthy: journal: ")
+        response = await running.api.HealthCheck(agent_pb2.HealthCheckRequest(), a_context())
+        assert not response.healthy
+        assert response.runtime_status["journal"].startswith("unhealthy: journal: ")
         assert bool(running.errors) == (fault in DEFECTS)
 
         faulty.restore()
@@ -213,16 +213,16 @@ async def test_a_failing_journal_is_reported_without_a_busy_loop(
 
 @pytest.mark.parametrize("fault", sorted(FAULTS.keys() - DEFECTS))
 def test_an_agent_starts_and_stops_on_a_full_disk(fault: str, tmp_path: Path) -> None:
-    made, faulty = new_state(tmp_path)
+    created, faulty = new_state(tmp_path)
     faulty.fail(fault, lambda sql: sql.startswith("BEGIN"))
 
-    made.begin_run({WEB: 1})
-    made.end_run()
+    created.begin_run({WEB: 1})
+    created.end_run()
 
-    assert made.health.has_failed
+    assert created.health.has_failed
     faulty.restore()
-    made.begin_run({})
-    made.close()
+    created.begin_run({})
+    created.close()
 
 
 @pytest.mark.parametrize("where", ["COMMIT", "ROLLBACK", "BEGIN"])

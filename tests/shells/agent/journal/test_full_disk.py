@@ -32,12 +32,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def agent(small_disk: Path, new_agent: Callable[..., "Agent"], free_port: int) -> Iterator["Agent"]:
-    made = new_agent(
+    created = new_agent(
         PERSYS_STATE_PATH=str(small_disk / "state.db"), PERSYS_METRICS_PORT=str(free_port)
     )
-    made.start()
-    yield made
-    made.close()  # before its disk goes away
+    created.start()
+    yield created
+    created.close()  # before its disk goes away
 
 
 def fill(path: Path) -> None:

@@ -58,8 +58,8 @@ def server(
 
 def is_served(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2) as answer:
-            return b"served" in answer.read()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2) as response:
+            return b"served" in response.read()
     except OSError:
         return False
 
@@ -196,8 +196,8 @@ networks: {{back: }}
 
 
 def apply_stack(agent: "Agent", workload_id: str, port: int, **parts: Any) -> None:
-    answer = apply(agent, workload_id, STACK.format(port=port), **parts)
-    assert answer.applied, answer.message
+    response = apply(agent, workload_id, STACK.format(port=port), **parts)
+    assert response.applied, response.message
 
 
 def run_of(service: dict[str, Any]) -> tuple[str, str]:

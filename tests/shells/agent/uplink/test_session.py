@@ -65,19 +65,19 @@ class PlayedScheduler(control_pb2_grpc.AgentControlServicer):
 
     def heard(self, workload_id: str, state: str) -> list[control_pb2.HeartbeatRequest]:
         return [
-            beat
-            for beat in self.beats
-            for status in beat.workload_statuses
+            heartbeat
+            for heartbeat in self.beats
+            for status in heartbeat.workload_statuses
             if (status.workload_id, status.state) == (workload_id, state)
         ]
 
 
 @pytest.fixture
 def scheduler(free_port: int) -> Iterator[PlayedScheduler]:
-    played = PlayedScheduler(free_port)
-    played.start()
-    yield played
-    played.stop()
+    fake = PlayedScheduler(free_port)
+    fake.start()
+    yield fake
+    fake.stop()
 
 
 def until(holds: Callable[[], object], *, within: float = 15) -> None:
@@ -115,7 +115,7 @@ def test_a_node_registers_and_then_sends_heartbeats(
     assert joined.capabilities.storage_pools[0].total_gb > 0
     assert "push-status" in joined.features
     assert "privileged" not in joined.features
-    assert all(beat.complete for beat in scheduler.beats)
+    assert all(heartbeat.complete for heartbeat in scheduler.beats)
     assert scheduler.beats[0].usage.memory_used_mb > 0
     assert not agent.logged("scheduler.lost")  # missing stream support does not count as a loss
 
@@ -154,12 +154,12 @@ def test_a_change_is_reported_before_the_next_full_heartbeat(
     agent.apply(unique_id, sleeper, epoch=9)
     until(lambda: scheduler.heard(unique_id, "Running"))
     agent.delete(unique_id, epoch=9)
-    until(lambda: any(unique_id in beat.removed_workload_ids for beat in scheduler.beats))
+    until(lambda: any(unique_id in heartbeat.removed_workload_ids for heartbeat in scheduler.beats))
 
-    news = scheduler.heard(unique_id, "Running")[0]
-    assert not news.complete
-    assert (news.workload_statuses[0].revision_id, news.workload_statuses[0].epoch) == ("r1", 9)
-    assert news.usage.cpu_allocated_millicores == 300
+    report = scheduler.heard(unique_id, "Running")[0]
+    assert not report.complete
+    assert (report.workload_statuses[0].revision_id, report.workload_statuses[0].epoch) == ("r1", 9)
+    assert report.usage.cpu_allocated_millicores == 300
 
 
 def test_a_deletion_is_reported_until_it_is_acknowledged_also_after_a_crash(
@@ -182,7 +182,7 @@ def test_a_deletion_is_reported_until_it_is_acknowledged_also_after_a_crash(
     agent.start()
     until(lambda: len(scheduler.beats) >= 3)
 
-    assert [list(beat.removed_workload_ids) for beat in scheduler.beats[:3]] == [
+    assert [list(heartbeat.removed_workload_ids) for heartbeat in scheduler.beats[:3]] == [
         [unique_id],
         [],
         [],

@@ -34,13 +34,13 @@ class FakeStream:
 
 def answer_to(beat: control_pb2.ControlMessage) -> control_pb2.ControlMessage:
     draining = beat.heartbeat.node_id == "second"
-    answer = control_pb2.HeartbeatResponse(acknowledged=True, drain_node=draining)
-    return control_pb2.ControlMessage(heartbeat_answer=answer, number=beat.number)
+    response = control_pb2.HeartbeatResponse(acknowledged=True, drain_node=draining)
+    return control_pb2.ControlMessage(heartbeat_answer=response, number=beat.number)
 
 
 def registered(instance_id: str) -> control_pb2.ControlMessage:
-    answer = control_pb2.RegisterNodeResponse(accepted=True, instance_id=instance_id)
-    return control_pb2.ControlMessage(registered=answer)
+    response = control_pb2.RegisterNodeResponse(accepted=True, instance_id=instance_id)
+    return control_pb2.ControlMessage(registered=response)
 
 
 async def listen(link: StreamLink, group: asyncio.TaskGroup) -> None:
@@ -54,17 +54,17 @@ async def test_responses_out_of_order_reach_their_heartbeats() -> None:
     link = StreamLink(cast("Call", stream), calls, is_stale=lambda: False)
     async with asyncio.TaskGroup() as group:
         group.create_task(listen(link, group))
-        beats = [
+        heartbeats = [
             group.create_task(link.heartbeat(control_pb2.HeartbeatRequest(node_id=name)))
             for name in ("first", "second")
         ]
         sent = [await stream.sent.get(), await stream.sent.get()]
-        for beat in reversed(sent):
-            stream.coming.put_nowait(answer_to(beat))
-        await asyncio.wait(beats)
+        for heartbeat in reversed(sent):
+            stream.coming.put_nowait(answer_to(heartbeat))
+        await asyncio.wait(heartbeats)
         stream.coming.put_nowait(None)
 
-    assert [beat.result().drain_node for beat in beats] == [False, True]
+    assert [heartbeat.result().drain_node for heartbeat in heartbeats] == [False, True]
 
 
 async def test_an_unexpected_response_is_not_used_for_a_registration() -> None:
@@ -75,13 +75,13 @@ async def test_an_unexpected_response_is_not_used_for_a_registration() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(listen(link, group))
         await asyncio.sleep(0)
-        asking = group.create_task(link.register(control_pb2.RegisterNodeRequest(node_id="n1")))
+        task = group.create_task(link.register(control_pb2.RegisterNodeRequest(node_id="n1")))
         await stream.sent.get()
         stream.coming.put_nowait(registered("fresh"))
-        await asyncio.wait([asking])
+        await asyncio.wait([task])
         stream.coming.put_nowait(None)
 
-    assert asking.result().instance_id == "fresh"
+    assert task.result().instance_id == "fresh"
 
 
 @pytest.mark.parametrize(

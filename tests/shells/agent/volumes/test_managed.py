@@ -22,9 +22,9 @@ STOP = agent_pb2.DESIRED_STATE_STOPPED
 @pytest.fixture
 def mortal(new_agent: "Callable[..., Agent]") -> "Agent":
     """An agent that the test kills."""
-    made = new_agent()
-    made.start()
-    return made
+    created = new_agent()
+    created.start()
+    return created
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def volumes(agent: "Agent", owner: str) -> dict[str, agent_pb2.VolumeView]:
 
 def delete_volume(agent: "Agent", workload_id: str) -> agent_pb2.DeleteVolumeResponse:
     request = agent_pb2.DeleteVolumeRequest(workload_id=workload_id, name="data")
-    answer: agent_pb2.DeleteVolumeResponse = agent.stub.DeleteVolume(request, timeout=10)
-    return answer
+    response: agent_pb2.DeleteVolumeResponse = agent.stub.DeleteVolume(request, timeout=10)
+    return response
 
 
 def run(agent: "Agent", workload_id: str, spec: agent_pb2.ContainerSpec, revision: str) -> None:
@@ -71,14 +71,14 @@ def test_a_full_volume_does_not_fill_the_node(
 ) -> None:
     run(agent, unique_id, holder, "r1")
 
-    said = agent.inside(
+    output = agent.inside(
         unique_id,
         "sh",
         "-c",
         "fallocate -l 900000000 /data/much; dd if=/dev/zero of=/data/more bs=1M count=300 2>&1; true",
     )
 
-    assert "No space left on device" in said
+    assert "No space left on device" in output
     seen = volumes(agent, unique_id)["data"]
     assert seen.size_bytes == 1 << 30
     assert 900_000_000 < seen.used_bytes <= 1 << 30
@@ -98,9 +98,9 @@ def test_a_volume_grows_with_its_data_and_never_shrinks(
     assert agent.inside(unique_id, "cat", "/data/file") == "kept"
 
     holder.managed_volumes[0].size_gb = 1
-    answer = agent.apply(unique_id, holder, revision="r3")
-    assert not answer.applied
-    assert "managed_volumes[0].size_gb: 1 is less than the 2 of data" in answer.message
+    response = agent.apply(unique_id, holder, revision="r3")
+    assert not response.applied
+    assert "managed_volumes[0].size_gb: 1 is less than the 2 of data" in response.message
     assert agent.status(unique_id).actual_state == RUNNING
     assert agent.inside(unique_id, "cat", "/data/file") == "kept"
 
@@ -113,9 +113,9 @@ def test_a_directory_volume_takes_no_size_and_keeps_its_data(
     agent.inside(unique_id, "sh", "-c", "echo kept > /data/file")
 
     sleeper.managed_volumes[0].size_gb = 1
-    answer = agent.apply(unique_id, sleeper, revision="r2")
+    response = agent.apply(unique_id, sleeper, revision="r2")
 
-    assert "managed_volumes[0].size_gb: data already exists as a directory" in answer.message
+    assert "managed_volumes[0].size_gb: data already exists as a directory" in response.message
     assert agent.inside(unique_id, "cat", "/data/file") == "kept"
 
 
@@ -251,7 +251,7 @@ def test_unsupported_volume_settings_are_rejected_by_field(
     agent: "Agent", sleeper: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     local = agent_pb2.ManagedVolumeSpec(name="data", mount_path="/data")
-    asked = {
+    requested = {
         "driver: driver 'nfs' is not available on this node: expected local; "
         "set PERSYS_STORAGE_NFS_SERVER": {"driver": "nfs"},
         "driver: driver 'ceph-rbd' is not available on this node: expected local; "
@@ -259,7 +259,7 @@ def test_unsupported_volume_settings_are_rejected_by_field(
         "fs_type: is only valid for a volume with size_gb": {"fs_type": "ext4"},
         "access_mode: 'ReadWriteMany': driver local": {"access_mode": "ReadWriteMany"},
     }
-    for words, fields in asked.items():
+    for words, fields in requested.items():
         spec = agent_pb2.ContainerSpec()
         spec.CopyFrom(sleeper)
         wanted = spec.managed_volumes.add()
@@ -267,9 +267,9 @@ def test_unsupported_volume_settings_are_rejected_by_field(
         for field, value in fields.items():
             setattr(wanted, field, value)
 
-        answer = agent.apply(unique_id, spec)
+        response = agent.apply(unique_id, spec)
 
-        assert not answer.applied
-        assert f"spec.container.managed_volumes[0].{words}" in answer.message
-        assert answer.status.metadata["failure_reason"] == "INVALID_SPEC"
+        assert not response.applied
+        assert f"spec.container.managed_volumes[0].{words}" in response.message
+        assert response.status.metadata["failure_reason"] == "INVALID_SPEC"
     assert not agent.knows(unique_id)

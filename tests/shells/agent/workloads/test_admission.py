@@ -24,17 +24,17 @@ def test_above_a_threshold_new_workloads_are_refused_and_running_ones_continue(
     agent.apply(unique_id, sleeper)  # accepted: there is no sample yet
     agent.wait_for(unique_id, RUNNING)
     late = f"{unique_id}-late"
-    answers: list[agent_pb2.ApplyWorkloadResponse] = []
+    responses: list[agent_pb2.ApplyWorkloadResponse] = []
 
     def is_refused() -> bool:
-        answers.append(agent.apply(late, sleeper))
-        if answers[-1].applied:
+        responses.append(agent.apply(late, sleeper))
+        if responses[-1].applied:
             agent.delete(late)
             agent.wait_until_gone(late)
-        return not answers[-1].applied
+        return not responses[-1].applied
 
     eventually(is_refused, "new work is refused")
-    refusal = answers[-1].status
+    refusal = responses[-1].status
     assert refusal.metadata["failure_reason"] == "INSUFFICIENT_RESOURCES"
     assert refusal.metadata[CODE] == "NodeFull"
     assert "memory" in refusal.message

@@ -48,9 +48,9 @@ class WithDeadMount(ThreadPathCalls):
 
 @pytest.fixture
 def paths() -> Iterator[WithDeadMount]:
-    made = WithDeadMount()
-    yield made
-    made.back.set()
+    created = WithDeadMount()
+    yield created
+    created.back.set()
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ async def test_a_path_that_cannot_be_read_fails_its_workload_only(
 
 async def test_a_path_that_is_too_long_does_not_end_the_agent(node: Node) -> None:
     async with a_running_agent(node) as running:
-        answer = await running.apply("bad", binds=(TOO_LONG,))
-        if answer.applied:
+        response = await running.apply("bad", binds=(TOO_LONG,))
+        if response.applied:
             await running.until_actual("bad", Actual.FAILED)
         await running.apply("good", binds=("/usr/share",))
         await running.until_actual("good", Actual.RUNNING)

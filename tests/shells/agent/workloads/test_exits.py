@@ -81,10 +81,10 @@ def test_a_failed_container_is_retried_by_a_repeated_order(
     agent.apply(unique_id, job)
     first = agent.wait_for(unique_id, FAILED)
 
-    answer = agent.apply(unique_id, job)
+    response = agent.apply(unique_id, job)
 
-    assert answer.applied
-    assert not answer.skipped
+    assert response.applied
+    assert not response.skipped
     again = agent.wait_for(unique_id, FAILED)
     assert again.metadata["container.started_at"] > first.metadata["container.started_at"]
 

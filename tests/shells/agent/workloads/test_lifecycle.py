@@ -19,14 +19,14 @@ STOP = agent_pb2.DESIRED_STATE_STOPPED
 def test_an_order_is_accepted_at_once_and_carried_out(
     agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
-    answer = agent.apply(unique_id, sleeper)
+    response = agent.apply(unique_id, sleeper)
 
-    assert answer.applied
-    assert not answer.skipped
-    assert answer.status.actual_state == PENDING
-    assert answer.status.metadata["task_status"] == "pending"
+    assert response.applied
+    assert not response.skipped
+    assert response.status.actual_state == PENDING
+    assert response.status.metadata["task_status"] == "pending"
     status = agent.wait_for(unique_id, RUNNING)
-    assert status.metadata["task_id"] == answer.status.metadata["task_id"]
+    assert status.metadata["task_id"] == response.status.metadata["task_id"]
     assert status.metadata["task_status"] == "completed"
     assert [status.metadata["container.id"]] == agent.containers(unique_id, running=True)
     assert status.metadata["container.state"] == "running"
@@ -38,11 +38,11 @@ def test_the_same_revision_again_is_skipped(
     agent.apply(unique_id, sleeper)
     before = agent.wait_for(unique_id, RUNNING)
 
-    answer = agent.apply(unique_id, sleeper)
+    response = agent.apply(unique_id, sleeper)
 
-    assert answer.skipped
-    assert answer.status.actual_state == RUNNING
-    assert answer.status.metadata["container.id"] == before.metadata["container.id"]
+    assert response.skipped
+    assert response.status.actual_state == RUNNING
+    assert response.status.metadata["container.id"] == before.metadata["container.id"]
 
 
 def test_another_desired_state_stops_and_starts_the_same_container(
@@ -103,17 +103,17 @@ def test_a_deleted_workload_leaves_nothing(
     agent.wait_until_gone(unique_id)
 
     assert agent.containers(unique_id) == []
-    with pytest.raises(grpc.RpcError) as caught:
+    with pytest.raises(grpc.RpcError) as error:
         agent.status(unique_id)
-    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-    assert "not found" in (caught.value.details() or "")
+    assert error.value.code() is grpc.StatusCode.NOT_FOUND
+    assert "not found" in (error.value.details() or "")
 
 
 def test_deleting_an_unknown_workload_succeeds(agent: "Agent", unique_id: str) -> None:
-    answer = agent.delete(unique_id)
+    response = agent.delete(unique_id)
 
-    assert answer.success
-    assert answer.message == f"workload not found: {unique_id}"
+    assert response.success
+    assert response.message == f"workload not found: {unique_id}"
 
 
 def test_a_stopped_workload_that_never_ran_needs_no_container(

@@ -60,8 +60,8 @@ def apply(agent: "Agent", workload_id: str, *, revision: str = "r1", **parts: An
         desired_state=agent_pb2.DESIRED_STATE_RUNNING,
         spec=agent_pb2.WorkloadSpec(compose=agent_pb2.ComposeSpec(**parts)),
     )
-    answer = agent.stub.ApplyWorkload(request, timeout=10)
-    assert answer.applied, answer
+    response = agent.stub.ApplyWorkload(request, timeout=10)
+    assert response.applied, response
 
 
 def deploy(
@@ -105,12 +105,12 @@ def test_git_ignores_what_a_container_writes_into_its_checkout(
     hook = (
         f'[core]\n\tfsmonitor = touch {ran}\n\tworktree = /\n[filter "x"]\n\tsmudge = touch {ran}\n'
     )
-    evil = web("privileged: true, volumes: ['/:/host']")
+    privileged = web("privileged: true, volumes: ['/:/host']")
     script = 'mkdir -p /project/.git && printf "%s" "$1" > /project/.git/config && cp /project/.git/config '
     script += (
         '/project/.git/HEAD; printf "%s" "$2" > /project/compose.yaml; ln -s /etc /project/more'
     )
-    run_docker("exec", container, "sh", "-c", script, "sh", hook, evil)
+    run_docker("exec", container, "sh", "-c", script, "sh", hook, privileged)
     second = repository.commit({"page": "two", "more/page": "three"})
     deploy(stacks, stack_id, repository, revision="r2")
     status = stacks.wait_for(stack_id, RUNNING, within=WITHIN)
@@ -133,9 +133,9 @@ def test_a_start_executes_the_checked_document_and_not_the_mounted_file(
     deploy(stacks, stack_id, repository)
     stacks.wait_for(stack_id, RUNNING, within=WITHIN)
     (container,) = stacks.containers(stack_id)
-    evil = web("privileged: true")
+    privileged = web("privileged: true")
     run_docker(
-        "exec", container, "sh", "-c", 'printf "%s" "$1" > /project/compose.yaml', "sh", evil
+        "exec", container, "sh", "-c", 'printf "%s" "$1" > /project/compose.yaml', "sh", privileged
     )
 
     stacks.kill()

@@ -177,10 +177,10 @@ async def ordered(running: Running, epoch: int, revision: str) -> bool:
         epoch=epoch,
     )
     try:
-        answer = await running.call(running.api.ApplyWorkload(request, a_context()))
+        response = await running.call(running.api.ApplyWorkload(request, a_context()))
     except AbortedError:
         return False
-    return bool(answer.applied)
+    return bool(response.applied)
 
 
 async def test_epochs_of_a_previous_cluster_refuse_nothing(tmp_path: Path) -> None:

@@ -58,12 +58,12 @@ async def said(
     async with asyncio.timeout(20), connection(ca) as (reader, writer):
         head = f"{method} {path} HTTP/1.1\r\nHost: ca\r\nConnection: close\r\n{header}\r\n"
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        answer = await reader.read()
-    head_line, _, rest = answer.partition(b"\r\n")
+        response = await reader.read()
+    head_line, _, rest = response.partition(b"\r\n")
     return int(head_line.split()[1]), rest.partition(b"\r\n\r\n")[2]
 
 
-@pytest.mark.parametrize("route", [route for route, deed in CA.items() if deed is not None])
+@pytest.mark.parametrize("route", [route for route, action in CA.items() if action is not None])
 async def test_routes_that_need_a_certificate_reject_requests_without_one(
     ca: RunningCa, route: str
 ) -> None:
@@ -103,10 +103,10 @@ async def test_requests_are_counted_and_timed_by_route_and_status(ca: RunningCa)
 
 async def test_every_ca_metric_is_documented(ca: RunningCa) -> None:
     _, page = await said(ca, "GET", "/metrics")
-    told = set(re.findall(r"^# TYPE (persys_ca_\w+)", page.decode(), re.MULTILINE))
+    exported = set(re.findall(r"^# TYPE (persys_ca_\w+)", page.decode(), re.MULTILINE))
     table = (ROOT / "docs" / "operations.md").read_text("utf-8")
 
-    assert set(re.findall(r"\| `(persys_ca_\w+)` \|", table)) == told
+    assert set(re.findall(r"\| `(persys_ca_\w+)` \|", table)) == exported
 
 
 async def test_a_body_that_is_too_large_is_refused(ca: RunningCa) -> None:
@@ -116,12 +116,12 @@ async def test_a_body_that_is_too_large_is_refused(ca: RunningCa) -> None:
 
 
 async def test_a_body_with_a_wrong_content_encoding_is_rejected(ca: RunningCa) -> None:
-    status, answer = await said(
+    status, response = await said(
         ca, "POST", "/api/v1/join", b"xxx", header="Content-Encoding: deflate"
     )
 
     assert status == 400
-    assert b"body" in answer
+    assert b"body" in response
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "10001", "x", "²", f"{1:09}{'9' * 30}", "9" * 5000])
@@ -133,20 +133,20 @@ async def test_a_limit_out_of_range_is_refused(ca: RunningCa, limit: str) -> Non
 
     async with asyncio.timeout(20), connection(ca, context) as (reader, writer):
         writer.write(f"GET {path} HTTP/1.1\r\nHost: ca\r\nConnection: close\r\n\r\n".encode())
-        answer = await reader.read()
+        response = await reader.read()
 
-    assert answer.startswith(b"HTTP/1.1 400")
-    assert b"limit" in answer
+    assert response.startswith(b"HTTP/1.1 400")
+    assert b"limit" in response
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"\xff", b'{"id": 1}', b'{"id":"a","secret":"b","csr":"c","more":1}']
 )
 async def test_an_invalid_body_is_rejected(ca: RunningCa, body: bytes) -> None:
-    status, answer = await said(ca, "POST", "/api/v1/join", body)
+    status, response = await said(ca, "POST", "/api/v1/join", body)
 
     assert status == 400
-    assert json.loads(answer)["error"].startswith("body: ")
+    assert json.loads(response)["error"].startswith("body: ")
 
 
 async def test_plain_http_gets_no_response(ca: RunningCa) -> None:
@@ -154,9 +154,9 @@ async def test_plain_http_gets_no_response(ca: RunningCa) -> None:
     writer.write(b"GET /health HTTP/1.1\r\nHost: ca\r\n\r\n")
 
     async with asyncio.timeout(20):
-        answer = await reader.read()
+        response = await reader.read()
 
-    assert b"200" not in answer
+    assert b"200" not in response
     writer.close()
 
 
@@ -230,10 +230,10 @@ async def test_a_thousand_idle_connections_do_not_stop_service(ca: RunningCa) ->
 async def test_a_body_without_the_certificate_it_needs_is_not_read(ca: RunningCa) -> None:
     async with asyncio.timeout(20), connection(ca) as (reader, writer):
         writer.write(b"POST /api/v1/tokens HTTP/1.1\r\nHost: ca\r\nContent-Length: 60000\r\n\r\n")
-        answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+        response = (await reader.readuntil(b"\r\n\r\n")).lower()
 
-    assert answer.startswith(b"http/1.1 403")
-    assert b"connection: close" in answer
+    assert response.startswith(b"http/1.1 403")
+    assert b"connection: close" in response
 
 
 async def test_anonymous_rejections_do_not_hide_those_of_an_identity(ca: RunningCa) -> None:

@@ -46,8 +46,8 @@ def csr(role: Role, name: str) -> str:
 
 def a_join(authority: Authority, own: str) -> Body:
     """A join with its own token."""
-    answer = authority.create_token("admin/ada", TokenRequest("agent", own))
-    token = read_token(answer.token)
+    response = authority.create_token("admin/ada", TokenRequest("agent", own))
+    token = read_token(response.token)
     return {"id": token.id, "secret": token.secret, "csr": csr(Role.AGENT, own)}
 
 
@@ -155,14 +155,14 @@ async def test_a_cancelled_request_is_applied_completely_or_not_at_all(
 
     body, before = await prepared("whole")
     assert await asked.ask(route, body) == 200
-    whole = await changed(before)
-    assert whole["lines"] == 1
+    complete = await changed(before)
+    assert complete["lines"] == 1
 
     async def attempt(moment: Moment) -> bool:
         body, before = await prepared(f"x{moment.number}{'b' if moment.late else 'a'}")
         reached = await cancelling.cancelled(moment, asked.ask(route, body))
         found = await changed(before)
-        assert found == whole or (reached and not found), moment
+        assert found == complete or (reached and not found), moment
         return reached
 
     assert await at_every_wait(attempt)

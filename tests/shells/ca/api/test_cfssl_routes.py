@@ -55,9 +55,9 @@ def config(ca: RunningCa, key: str = AUTH_KEY) -> Path:
 async def test_info_returns_the_root(ca: RunningCa) -> None:
     done = await cfssl(ca, "info", "-remote", f"https://{ca.address}")
 
-    told = json.loads(done.stdout)
-    assert told["certificate"].encode() == ca.ca.authority.keys.roots_pem
-    assert told["expiry"] == "24h"
+    parsed = json.loads(done.stdout)
+    assert parsed["certificate"].encode() == ca.ca.authority.keys.roots_pem
+    assert parsed["expiry"] == "24h"
 
 
 async def test_authsign_issues_an_agent_certificate(ca: RunningCa) -> None:
@@ -82,9 +82,9 @@ async def test_gencert_with_a_key_creates_key_and_certificate(ca: RunningCa) -> 
     )
 
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert read_claims(told["cert"].encode()).identity == Identity(Role.AGENT, "n8")
-    assert "PRIVATE KEY" in told["key"]
+    parsed = json.loads(done.stdout)
+    assert read_claims(parsed["cert"].encode()).identity == Identity(Role.AGENT, "n8")
+    assert "PRIVATE KEY" in parsed["key"]
 
 
 async def test_a_wrong_authsign_key_is_rejected(ca: RunningCa) -> None:
@@ -131,9 +131,9 @@ async def test_gencert_and_newcert_work_with_an_admin_certificate(ca: RunningCa)
     async with asyncio.timeout(20), connection(ca, context) as (reader, writer):
         head = "POST /api/v1/cfssl/newcert HTTP/1.1\r\nHost: ca\r\nConnection: close\r\n"
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
-        answer = await reader.read()
+        response = await reader.read()
 
-    result = json.loads(answer.partition(b"\r\n\r\n")[2])["result"]
+    result = json.loads(response.partition(b"\r\n\r\n")[2])["result"]
     assert read_claims(result["certificate"].encode()).identity == Identity(Role.GATEWAY, "gw1")
     assert "PRIVATE KEY" in result["private_key"]
 

@@ -103,10 +103,10 @@ def test_an_invalid_context_is_refused(
 ) -> None:
     config.write_text("current_context: a\ncontexts: {a: {cluster: x}}\n")
 
-    ended = run("context", *words)
+    result = run("context", *words)
 
-    assert ended.code in (1, 2)
-    assert named in ended.err
+    assert result.code in (1, 2)
+    assert named in result.err
 
 
 def test_secrets_are_hidden(run: Run, config: Path) -> None:

@@ -54,18 +54,18 @@ def test_orphans_that_are_not_recorded_are_counted(cluster: Cluster, ctl: Run) -
 def test_an_orphan_is_adopted_or_deleted_and_another_is_refused(
     verb: str, expected: str, ctl: Run
 ) -> None:
-    done = ctl("orphans", verb, "n1", "ghost")
+    result = ctl("orphans", verb, "n1", "ghost")
     refused = ctl("orphans", verb, "n1", "web")
 
-    assert done.code == 0
-    assert expected in done.out
+    assert result.code == 0
+    assert expected in result.out
     assert refused.code == 1
     assert "orphan not found: web on n1" in refused.err
 
 
 def test_a_scheduler_without_drift_support_is_reported(cluster: Cluster, ctl: Run) -> None:
     cluster.abort = (grpc.StatusCode.UNIMPLEMENTED, "unknown method ListDrifts")
-    ended = ctl("drift", "list")
+    result = ctl("drift", "list")
 
-    assert ended.code == 1
-    assert "not supported by this version" in ended.err
+    assert result.code == 1
+    assert "not supported by this version" in result.err

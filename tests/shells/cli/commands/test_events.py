@@ -76,13 +76,13 @@ def test_a_list_as_json_is_one_array(cluster_with_events: Cluster, ctl: Run) -> 
 
 
 def test_every_filter_reaches_the_scheduler(cluster_with_events: Cluster, ctl: Run) -> None:
-    ended = ctl(
+    result = ctl(
         *("events", "--workload", "web", "--node", "n1", "--kind", "WorkloadFailed"),
         *("--kind", "NodeReady", "--since", "10m", "--limit", "5", "--after", "1"),
     )
 
     (request,) = cluster_with_events.event_requests
-    assert ended.code == 0
+    assert result.code == 0
     assert (request.workload_id, request.node_id) == ("web", "n1")
     assert list(request.kinds) == ["WorkloadFailed", "NodeReady"]
     assert request.after_sequence == 1
@@ -97,9 +97,9 @@ def test_an_empty_list_of_events_is_reported(cluster: Cluster, ctl: Run) -> None
 def test_a_watch_shows_only_new_events(cluster_with_events: Cluster, ctl: Run) -> None:
     cluster_with_events.turns = [([an_event(4)], END)]
 
-    ended = ctl("events", "--watch", "-o", "name")
+    result = ctl("events", "--watch", "-o", "name")
 
-    assert ended.out == "4\n"
+    assert result.out == "4\n"
     assert cluster_with_events.watches[0].after_sequence == 3
 
 
@@ -110,11 +110,11 @@ def test_a_watch_resumes_after_a_lost_connection(cluster_with_events: Cluster, c
         ([an_event(6)], END),
     ]
 
-    ended = ctl("events", "--watch", "-o", "json")
+    result = ctl("events", "--watch", "-o", "json")
 
-    assert [json.loads(line)["sequence"] for line in ended.out.splitlines()] == ["4", "5", "6"]
+    assert [json.loads(line)["sequence"] for line in result.out.splitlines()] == ["4", "5", "6"]
     assert [watch.after_sequence for watch in cluster_with_events.watches] == [3, 5, 5]
-    assert ended.err.count("no response, retrying") == 1
+    assert result.err.count("no response, retrying") == 1
 
 
 def test_a_bookmark_is_not_shown_and_advances_the_position(
@@ -122,9 +122,9 @@ def test_a_bookmark_is_not_shown_and_advances_the_position(
 ) -> None:
     cluster_with_events.turns = [([EventView(sequence=700)], BREAK), ([], END)]
 
-    ended = ctl("events", "--watch", "--workload", "web")
+    result = ctl("events", "--watch", "--workload", "web")
 
-    assert ended.out == ""
+    assert result.out == ""
     assert [watch.after_sequence for watch in cluster_with_events.watches] == [3, 700]
 
 
@@ -137,10 +137,10 @@ def test_a_watch_can_start_with_past_events(cluster_with_events: Cluster, ctl: R
 def test_a_watch_can_start_after_a_sequence_number(cluster_with_events: Cluster, ctl: Run) -> None:
     cluster_with_events.turns = [([an_event(2)], END)]
 
-    ended = ctl("events", "--watch", "--after", "1")
+    result = ctl("events", "--watch", "--after", "1")
 
     assert cluster_with_events.watches[0].after_sequence == 1
-    assert "WorkloadRunning" in ended.out
+    assert "WorkloadRunning" in result.out
 
 
 def test_a_watch_after_discarded_events_ends_with_the_reason(
@@ -148,10 +148,10 @@ def test_a_watch_after_discarded_events_ends_with_the_reason(
 ) -> None:
     cluster_with_events.turns = [([], END)]
 
-    ended = ctl("events", "--watch", "--after", "0")
+    result = ctl("events", "--watch", "--after", "0")
 
-    assert ended.code == 1
-    assert "the oldest is 9" in ended.err
+    assert result.code == 1
+    assert "the oldest is 9" in result.err
 
 
 def test_two_start_positions_are_refused(cluster_with_events: Cluster, ctl: Run) -> None:
@@ -163,10 +163,10 @@ def test_a_scheduler_without_event_support_is_reported(
 ) -> None:
     cluster_with_events.abort = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
-    ended = ctl("events")
+    result = ctl("events")
 
-    assert ended.code == 1
-    assert "error:" in ended.err
+    assert result.code == 1
+    assert "error:" in result.err
 
 
 def test_a_workload_shows_the_tasks_of_its_node(cluster: Cluster, ctl: Run) -> None:

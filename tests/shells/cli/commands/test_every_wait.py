@@ -108,11 +108,11 @@ def test_every_wait_ends_with_a_code_a_reason_and_a_next_command(
     cluster.after_change = lambda view: CONDITIONS[condition](cluster, view)
     words = [*name.split(), *(("-f", "-") if name.endswith("apply") else ("web",))]
 
-    ended = ctl(*words, "--wait", "100ms", stdin=WEB)
+    result = ctl(*words, "--wait", "100ms", stdin=WEB)
 
-    assert ended.code in (1, 3, 4)
-    assert re.search(r"^error: web: \w+.*: \S", ended.err), ended.err
-    commands = next_commands(ended.err)
+    assert result.code in (1, 3, 4)
+    assert re.search(r"^error: web: \w+.*: \S", result.err), result.err
+    commands = next_commands(result.err)
     assert all(is_understood(command) for command in commands)
     assert commands
 
@@ -167,12 +167,12 @@ def test_every_wait_for_a_node_ends_with_a_code_a_reason_and_a_next_command(
     drain.state, drain.remaining = "draining", 1
     cluster.after_drain = lambda: happens(cluster)
 
-    ended = ctl(*name.split(), "n1", "--wait", "100ms")
+    result = ctl(*name.split(), "n1", "--wait", "100ms")
 
-    assert ended.code == code
-    assert reason in ended.err
-    assert ended.err.startswith("error: ")
-    commands = next_commands(ended.err)
+    assert result.code == code
+    assert reason in result.err
+    assert result.err.startswith("error: ")
+    commands = next_commands(result.err)
     assert commands
     assert all(is_understood(command) for command in commands)
 

@@ -47,12 +47,12 @@ def a_waiting(node_count: int = 2) -> pb.ExplainWorkloadResponse:
 def test_explain_lists_rejections_and_required_changes(cluster: Cluster, ctl: Run) -> None:
     cluster.explanation = a_waiting()
 
-    ended = ctl("explain", "web")
+    result = ctl("explain", "web")
 
-    assert ended.code == 0
-    assert ended.out.splitlines()[0] == "web waits: 2 nodes refuse it"
-    assert "n1     refused   short of cpu by 500m" in ended.out
-    assert "smallest first:\n  free 500m cpu on n1\n  uncordon n2\n" in ended.out
+    assert result.code == 0
+    assert result.out.splitlines()[0] == "web waits: 2 nodes refuse it"
+    assert "n1     refused   short of cpu by 500m" in result.out
+    assert "smallest first:\n  free 500m cpu on n1\n  uncordon n2\n" in result.out
 
 
 def test_wide_explain_shows_the_required_change_of_each_node(cluster: Cluster, ctl: Run) -> None:
@@ -137,11 +137,11 @@ def test_plan_shows_a_diff_and_a_summary_and_exits_with_1(
         pb.WorkloadPlan(workload_id="new", action="create", node_id="n2", reason="emptiest"),
     ]
 
-    ended = ctl("plan", "-f", file)
+    result = ctl("plan", "-f", file)
 
-    assert ended.code == 1
+    assert result.code == 1
     assert cluster.planned == ["web"]
-    assert ended.out.splitlines() == [
+    assert result.out.splitlines() == [
         "~ web: update, stays on n1",
         "    ~ container.image    nginx:1 -> nginx:2",
         "    + container.env.NEW  x",
@@ -193,9 +193,9 @@ def test_plan_has_the_same_content_as_yaml_and_json(cluster: Cluster, ctl: Run, 
 
 
 def test_plan_of_an_invalid_file_exits_with_2_without_a_request(cluster: Cluster, ctl: Run) -> None:
-    ended = ctl("plan", "-f", "-", stdin="id: web\ncontainer: {}\n")
+    result = ctl("plan", "-f", "-", stdin="id: web\ncontainer: {}\n")
 
-    assert ended.code == 2
+    assert result.code == 2
     assert cluster.planned == []
 
 
@@ -209,10 +209,10 @@ def test_capacity_shows_fits_and_losses_and_exits_with_0(
         losses=[pb.LossView(node_id="n1", bound=["db"]), pb.LossView(node_id="n2", moved=2)],
     )
 
-    ended = ctl("capacity", "-f", file)
+    result = ctl("capacity", "-f", file)
 
-    assert ended.code == 0
-    assert ended.out.splitlines() == [
+    assert result.code == 0
+    assert result.out.splitlines() == [
         "3 more of web fit",
         "",
         "NODE   FIT   LIMITED BY",
@@ -233,11 +233,11 @@ def test_capacity_exits_with_1_when_a_loss_is_not_tolerated(
         losses=[pb.LossView(node_id="n1", stranded=stranded), pb.LossView(node_id="n2", moved=2)],
     )
 
-    ended = ctl("capacity", "-f", file)
+    result = ctl("capacity", "-f", file)
 
-    assert ended.code == 1
-    assert "Does not tolerate the loss of n1\n" in ended.out
-    assert "w0, w1, w2, w3, w4 and 2 more" in ended.out
+    assert result.code == 1
+    assert "Does not tolerate the loss of n1\n" in result.out
+    assert "w0, w1, w2, w3, w4 and 2 more" in result.out
 
 
 def test_capacity_exits_with_1_when_nothing_fits(cluster: Cluster, ctl: Run, file: str) -> None:

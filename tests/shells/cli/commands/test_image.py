@@ -22,10 +22,10 @@ def test_a_file_is_uploaded_and_each_node_is_reported(
     path = tmp_path / "disk.qcow2"
     path.write_bytes(bytes(3_000_000))
 
-    done = ctl("image", "add", "debian-12", str(path), "--sha256", "ab", "--node", "n1")
+    result = ctl("image", "add", "debian-12", str(path), "--sha256", "ab", "--node", "n1")
 
-    assert (done.code, done.err) == (0, "")
-    assert done.out == "image debian-12 is on node n1 (2.9MiB, sha256 abc)\n"
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "image debian-12 is on node n1 (2.9MiB, sha256 abc)\n"
     assert cluster.image_bytes == 3_000_000
     (start,) = cluster.images_begun
     assert (start.name, start.url, start.sha256) == ("debian-12", "", "ab")
@@ -50,11 +50,11 @@ def test_a_node_without_the_image_is_named_and_the_command_fails(
     cluster.image_problem = "there is no room for it"
     (tmp_path / "disk").write_bytes(b"x")
 
-    done = ctl("image", "add", "debian", str(tmp_path / "disk"))
+    result = ctl("image", "add", "debian", str(tmp_path / "disk"))
 
-    assert done.code == 1
-    assert "is on node n1" in done.out
-    assert done.err == "node n2: there is no room for it\n"
+    assert result.code == 1
+    assert "is on node n1" in result.out
+    assert result.err == "node n2: there is no room for it\n"
 
 
 def test_a_refusal_and_a_missing_file_are_reported(
@@ -105,11 +105,11 @@ def test_an_empty_list_says_how_to_add_an_image(ctl: Run) -> None:
 
 
 def test_a_removal_names_the_nodes_that_refused(ctl: Run, cluster: Cluster) -> None:
-    done = ctl("image", "remove", "debian")
+    result = ctl("image", "remove", "debian")
     cluster.image_problem = "image debian is needed by web"
     refused = ctl("image", "remove", "debian", "--node", "n2")
 
-    assert (done.code, done.out) == (0, "image debian is removed from node n1\n")
+    assert (result.code, result.out) == (0, "image debian is removed from node n1\n")
     assert (refused.code, refused.err) == (1, "node n2: image debian is needed by web\n")
 
 

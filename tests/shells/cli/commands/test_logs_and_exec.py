@@ -77,17 +77,17 @@ class Inside(control_pb2_grpc.AgentControlServicer):
 @pytest.fixture(params=["straight", "through a gateway"])
 def inside(request: pytest.FixtureRequest) -> Iterator[Inside]:
     server = grpc.server(ThreadPoolExecutor(8))
-    played = Inside()
-    control_pb2_grpc.add_AgentControlServicer_to_server(played, server)
+    fake = Inside()
+    control_pb2_grpc.add_AgentControlServicer_to_server(fake, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     if request.param == "straight":
-        played.variables = {"PERSYS_GRPC_ENDPOINT": address}
-        yield played
+        fake.variables = {"PERSYS_GRPC_ENDPOINT": address}
+        yield fake
     else:
         with gateway(scheduler_addr=(address,)) as url:
-            played.variables = {"PERSYS_API_ENDPOINT": url}
-            yield played
+            fake.variables = {"PERSYS_API_ENDPOINT": url}
+            yield fake
     server.stop(None).wait()
 
 
@@ -153,7 +153,7 @@ def test_following_logs_exits_cleanly_on_interrupt(inside: Inside, environ: dict
 def test_following_logs_exits_cleanly_when_the_pipe_is_closed(
     inside: Inside, environ: dict[str, str]
 ) -> None:
-    ended = subprocess.run(
+    result = subprocess.run(
         [
             "bash",
             "-c",
@@ -170,8 +170,8 @@ def test_following_logs_exits_cleanly_when_the_pipe_is_closed(
         check=False,
     )
 
-    assert (ended.returncode, ended.stdout) == (0, b"one\ntwo\nmore\n")
-    assert ended.stderr == b"bad\n"
+    assert (result.returncode, result.stdout) == (0, b"one\ntwo\nmore\n")
+    assert result.stderr == b"bad\n"
 
 
 def test_the_exit_code_of_the_command_is_that_of_persysctl(

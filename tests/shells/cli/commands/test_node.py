@@ -24,10 +24,10 @@ def test_a_cordoned_node_is_shown_as_cordoned(cluster: Cluster, ctl: Run) -> Non
 def test_a_taint_is_added_to_existing_taints(cluster: Cluster, ctl: Run) -> None:
     cluster.add_node("n1", taints=["gpu=old", "team=ml"])
 
-    ended = ctl("node", "taint", "n1", "gpu=new", "spare")
+    result = ctl("node", "taint", "n1", "gpu=new", "spare")
 
-    assert ended.code == 0
-    assert ended.out == (
+    assert result.code == 0
+    assert result.out == (
         "node n1 is tainted: gpu=new, spare, team=ml; its present workloads keep running\n"
     )
     assert "Taints" in ctl("node", "get", "n1").out
@@ -50,18 +50,18 @@ def test_a_taint_is_required(cluster: Cluster, ctl: Run) -> None:
 
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain", "confirm-dead", "remove"])
 def test_an_unknown_node_is_refused(verb: str, ctl: Run) -> None:
-    ended = ctl("node", verb, "nowhere")
+    result = ctl("node", verb, "nowhere")
 
-    assert ended.code == 1
-    assert "node not found: nowhere" in ended.err
+    assert result.code == 1
+    assert "node not found: nowhere" in result.err
 
 
 def test_a_drain_without_wait_prints_its_status(cluster: Cluster, ctl: Run) -> None:
     cluster.add_node("n1", drain=DrainView(state="draining", remaining=3))
 
-    ended = ctl("node", "drain", "n1", "--deadline", "5m")
+    result = ctl("node", "drain", "n1", "--deadline", "5m")
 
-    assert (ended.code, ended.out) == (0, "node n1 is draining: 3 remaining\n")
+    assert (result.code, result.out) == (0, "node n1 is draining: 3 remaining\n")
     assert cluster.drain_deadline == 300
 
 
@@ -75,17 +75,17 @@ def test_the_exit_code_shows_whether_the_node_is_empty(
     left = 0 if state == "drained" else 1
     cluster.add_node("n1", drain=DrainView(state=state, remaining=left, blocked=blocked[:left]))
 
-    ended = ctl("node", "drain", "n1", "--wait=600ms")
+    result = ctl("node", "drain", "n1", "--wait=600ms")
 
-    assert ended.code == code
-    assert ("its data is on this node" in ended.err) is bool(left)
+    assert result.code == code
+    assert ("its data is on this node" in result.err) is bool(left)
 
 
 def test_an_invalid_deadline_is_a_usage_error(ctl: Run) -> None:
-    ended = ctl("node", "drain", "n1", "--deadline", "soon")
+    result = ctl("node", "drain", "n1", "--deadline", "soon")
 
-    assert ended.code == 2
-    assert "--deadline" in ended.err
+    assert result.code == 2
+    assert "--deadline" in result.err
 
 
 def test_a_node_is_removed(cluster: Cluster, ctl: Run) -> None:

@@ -42,12 +42,12 @@ def test_recovery_status_shows_the_mode_and_the_next_step(cluster: Cluster, ctl:
         data_age_ms=61_000,
         next_steps=["persysctl recovery rebuild-from-agents    bring it back"],
     )
-    ended = ctl("recovery", "status")
+    result = ctl("recovery", "status")
 
-    assert ended.code == 0
-    assert "its records are gone" in ended.out
-    assert "61s" in ended.out
-    assert ended.out.rstrip().endswith("persysctl recovery rebuild-from-agents    bring it back")
+    assert result.code == 0
+    assert "its records are gone" in result.out
+    assert "61s" in result.out
+    assert result.out.rstrip().endswith("persysctl recovery rebuild-from-agents    bring it back")
 
 
 def test_answers_from_memory_are_noted_on_standard_error(cluster: Cluster, ctl: Run) -> None:
@@ -55,10 +55,10 @@ def test_answers_from_memory_are_noted_on_standard_error(cluster: Cluster, ctl: 
     assert ctl("node", "list").err == ""
 
     cluster.mode = control_pb2.ModeView(mode="degraded")
-    ended = ctl("node", "list")
+    result = ctl("node", "list")
 
-    assert "n1" in ended.out
-    assert ended.err == (
+    assert "n1" in result.out
+    assert result.err == (
         "note: the scheduler is in degraded mode; this data comes from its memory and is 12s old; "
         "see `persysctl recovery status`\n"
     )
@@ -67,15 +67,15 @@ def test_answers_from_memory_are_noted_on_standard_error(cluster: Cluster, ctl: 
 def test_a_snapshot_is_saved_completely_and_only_for_its_owner(
     cluster: Cluster, ctl: Run, tmp_path: Path
 ) -> None:
-    whole = a_file()
-    cluster.snapshot = [whole[:100], whole[100:]]
-    ended = ctl("snapshot", "save", str(tmp_path / "night.snapshot"))
+    complete = a_file()
+    cluster.snapshot = [complete[:100], complete[100:]]
+    result = ctl("snapshot", "save", str(tmp_path / "night.snapshot"))
 
-    assert (ended.code, ended.out) == (
+    assert (result.code, result.out) == (
         0,
         f"saved {tmp_path / 'night.snapshot'}: 1 nodes, 1 workloads\n",
     )
-    assert (tmp_path / "night.snapshot").read_bytes() == whole
+    assert (tmp_path / "night.snapshot").read_bytes() == complete
     assert stat.S_IMODE((tmp_path / "night.snapshot").stat().st_mode) == 0o600
 
 
@@ -86,20 +86,20 @@ def test_an_incomplete_snapshot_leaves_no_file(
     cluster.snapshot = [a_file()[:100]]
     if ends == "aborted":
         cluster.abort = (grpc.StatusCode.UNAVAILABLE, "gone")
-    ended = ctl("snapshot", "save", str(tmp_path / "night.snapshot"))
+    result = ctl("snapshot", "save", str(tmp_path / "night.snapshot"))
 
-    assert ended.code != 0
+    assert result.code != 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_snapshot_is_inspected_without_a_scheduler(ctl: Run, tmp_path: Path) -> None:
     (tmp_path / "s").write_bytes(a_file())
-    ended = ctl("snapshot", "inspect", str(tmp_path / "s"), "--scheduler", "127.0.0.1:1")
+    result = ctl("snapshot", "inspect", str(tmp_path / "s"), "--scheduler", "127.0.0.1:1")
 
-    assert ended.code == 0
-    assert "the-cluster" in ended.out
-    assert "10.0.0.1:50051" in ended.out
-    assert "web" in ended.out
+    assert result.code == 0
+    assert "the-cluster" in result.out
+    assert "10.0.0.1:50051" in result.out
+    assert "web" in result.out
     as_json = json.loads(ctl("snapshot", "inspect", str(tmp_path / "s"), "-o", "json").out)
     assert (as_json["workloads"], as_json["revision"]) == (["web"], 42)
 
@@ -109,10 +109,10 @@ def test_a_truncated_file_is_refused_before_any_request(
     verb: str, cluster: Cluster, ctl: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "s").write_bytes(a_file()[:-9])
-    ended = ctl("snapshot", verb, str(tmp_path / "s"))
+    result = ctl("snapshot", verb, str(tmp_path / "s"))
 
-    assert ended.code == 1
-    assert "the file is truncated" in ended.err
+    assert result.code == 1
+    assert "the file is truncated" in result.err
     assert cluster.restored == b""
 
 
@@ -123,26 +123,26 @@ def test_a_restore_prints_what_was_restored_and_what_was_not(
     cluster.recovery = control_pb2.RecoveryAnswer(
         accepted=True, nodes=1, workloads=1, left_out=["db on n2: its agent has no stored intent"]
     )
-    ended = ctl("snapshot", "restore", str(tmp_path / "s"))
+    result = ctl("snapshot", "restore", str(tmp_path / "s"))
 
-    assert ended.code == 0
-    assert "1 nodes, 1 workloads" in ended.out
-    assert "db on n2" in ended.out
+    assert result.code == 0
+    assert "1 nodes, 1 workloads" in result.out
+    assert "db on n2" in result.out
     assert cluster.restored == a_file()
 
 
 @pytest.mark.parametrize("verb", ["rebuild-from-agents", "accept-empty"])
 def test_a_refused_recovery_prints_the_reason(verb: str, cluster: Cluster, ctl: Run) -> None:
     cluster.recovery = control_pb2.RecoveryAnswer(reason="expected recovery mode")
-    ended = ctl("recovery", verb)
+    result = ctl("recovery", verb)
 
-    assert ended.code == 1
-    assert "expected recovery mode" in ended.err
+    assert result.code == 1
+    assert "expected recovery mode" in result.err
 
 
 def test_a_scheduler_without_recovery_support_is_reported(cluster: Cluster, ctl: Run) -> None:
     cluster.abort = (grpc.StatusCode.UNIMPLEMENTED, "unknown method RebuildFromAgents")
-    ended = ctl("recovery", "rebuild-from-agents")
+    result = ctl("recovery", "rebuild-from-agents")
 
-    assert ended.code == 1
-    assert "not supported by this version" in ended.err
+    assert result.code == 1
+    assert "not supported by this version" in result.err

@@ -98,7 +98,7 @@ async def test_secrets_are_listed_with_their_users_and_deleted_when_unused(
 async def test_a_value_that_cannot_be_read_is_an_error(
     cluster: Cluster, words: tuple[str, ...], problem: str
 ) -> None:
-    ended = await ctl(cluster, "secret", "put", "db", *words)
+    result = await ctl(cluster, "secret", "put", "db", *words)
 
-    assert ended.code != 0
-    assert problem in ended.err
+    assert result.code != 0
+    assert problem in result.err

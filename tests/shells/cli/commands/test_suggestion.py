@@ -26,14 +26,14 @@ def test_a_suggestion_is_submitted_unchanged(cluster: Cluster, ctl: Run) -> None
         accepted=True, decision="accepted", applied_action="retried"
     )
 
-    ended = ctl("suggestion", "submit", "-f", "-", stdin=SUGGESTION)
+    result = ctl("suggestion", "submit", "-f", "-", stdin=SUGGESTION)
 
-    assert ended.code == 0, ended.err
-    assert "retried" in ended.out
-    (heard,) = cluster.suggestions
-    assert (heard.target_workload, heard.replica_delta) == ("web", 2)
-    assert heard.action_type == control_pb2.AUTOMATION_ACTION_RETRY_WORKLOAD
-    assert heard.suggested_at.seconds == 1_767_225_600
+    assert result.code == 0, result.err
+    assert "retried" in result.out
+    (received,) = cluster.suggestions
+    assert (received.target_workload, received.replica_delta) == ("web", 2)
+    assert received.action_type == control_pb2.AUTOMATION_ACTION_RETRY_WORKLOAD
+    assert received.suggested_at.seconds == 1_767_225_600
 
 
 def test_a_rejection_is_reported_directly_and_through_a_gateway(cluster: Cluster, run: Run) -> None:
@@ -42,21 +42,21 @@ def test_a_rejection_is_reported_directly_and_through_a_gateway(cluster: Cluster
     )
     words = ("suggestion", "submit", "-f", "-")
 
-    straight = run(*words, stdin=SUGGESTION, PERSYS_GRPC_ENDPOINT=cluster.address)
+    result = run(*words, stdin=SUGGESTION, PERSYS_GRPC_ENDPOINT=cluster.address)
     with gateway(scheduler_addr=(cluster.address,)) as url:
-        through = run(*words, stdin=SUGGESTION, PERSYS_API_ENDPOINT=url)
+        completed = run(*words, stdin=SUGGESTION, PERSYS_API_ENDPOINT=url)
 
-    assert straight.code == 1
-    assert "no policy allows it" in straight.out
-    assert (through.code, through.out) == (straight.code, straight.out)
+    assert result.code == 1
+    assert "no policy allows it" in result.out
+    assert (completed.code, completed.out) == (result.code, result.out)
 
 
 @pytest.mark.parametrize("text", ["a: [", "- list", "nonsense: 1", "replica_delta: many"])
 def test_an_invalid_suggestion_is_refused(text: str, ctl: Run) -> None:
-    ended = ctl("suggestion", "submit", "-f", "-", stdin=text)
+    result = ctl("suggestion", "submit", "-f", "-", stdin=text)
 
-    assert ended.code == 2
-    assert "standard input" in ended.err
+    assert result.code == 2
+    assert "standard input" in result.err
 
 
 def a_decision(suggestion_id: str, decision: str) -> control_pb2.SuggestionView:
@@ -71,12 +71,12 @@ def a_decision(suggestion_id: str, decision: str) -> control_pb2.SuggestionView:
 def test_suggestions_are_listed_by_decision(cluster: Cluster, ctl: Run) -> None:
     cluster.decisions = [a_decision("s1", "pending"), a_decision("s2", "accepted")]
 
-    ended = ctl("suggestion", "list", "--decision", "pending")
+    result = ctl("suggestion", "list", "--decision", "pending")
 
-    assert ended.code == 0, ended.err
-    assert "s1" in ended.out
-    assert "delete_workload" in ended.out
-    assert "s2" not in ended.out
+    assert result.code == 0, result.err
+    assert "s1" in result.out
+    assert "delete_workload" in result.out
+    assert "s2" not in result.out
 
 
 @pytest.mark.parametrize(("verb", "expected"), [("approve", "approved"), ("reject", "rejected")])
@@ -92,11 +92,11 @@ def test_a_suggestion_is_decided_by_its_id(
 
 
 def test_an_orphan_is_shown_with_its_spec_and_secrets(cluster: Cluster, ctl: Run) -> None:
-    ended = ctl("orphans", "get", "n1", "web")
+    result = ctl("orphans", "get", "n1", "web")
 
-    assert ended.code == 0, ended.err
-    assert "db-password" in ended.out
-    assert "image: nginx" in ended.out
+    assert result.code == 0, result.err
+    assert "db-password" in result.out
+    assert "image: nginx" in result.out
 
 
 def test_secrets_are_allowed_by_name(cluster: Cluster, ctl: Run) -> None:

@@ -36,7 +36,7 @@ async def ca(tmp_path: Path) -> AsyncIterator[RunningCa]:
 async def ctl(ca: RunningCa, run: Run) -> AsyncIterator[Ctl]:
     """persysctl as an admin, with a scheduler and a CA."""
     clock = SystemClock()
-    mine = ca.certificate(Role.ADMIN, "me")
+    own = ca.certificate(Role.ADMIN, "me")
     server = Tls(ca.certificate(Role.SCHEDULER, "s1"), clock)
     store = FaultyStore(MemoryStore(clock.monotonic))
     settings = fast_settings()
@@ -46,12 +46,12 @@ async def ctl(ca: RunningCa, run: Run) -> AsyncIterator[Ctl]:
             "PERSYS_GRPC_ENDPOINT": f"127.0.0.1:{settings.grpc_port}",
             "PERSYS_CA_ADDR": ca.address,
             "PERSYS_INSECURE": "",
-            **shown(mine),
+            **shown(own),
         }
         return await asyncio.to_thread(run, *words, **{**flags, **variables})
 
     with structlog.testing.capture_logs():  # logs of the scheduler are not output of persysctl
-        async with a_cluster(store, settings, tls=server, user=Tls(mine, clock)):
+        async with a_cluster(store, settings, tls=server, user=Tls(own, clock)):
             yield ctl
     await store.store.close()
 
@@ -65,15 +65,15 @@ def shown(files: CertificateFiles) -> dict[str, str]:
 
 
 async def test_a_token_is_created_used_and_revoked(ctl: Ctl) -> None:
-    made = await ctl(
+    created = await ctl(
         *("token", "create", "--role", "operator", "--name", "ann", "--allow", "read,logs"),
         *("--ttl", "7d"),
     )
-    assert made.code == 0, made.err
-    secret = made.out.strip()
+    assert created.code == 0, created.err
+    secret = created.out.strip()
     assert secret.startswith("psk_")
-    assert "shown only once" in made.err
-    assert "with the permissions logs, read. " in made.err
+    assert "shown only once" in created.err
+    assert "with the permissions logs, read. " in created.err
     token_id = secret.split("_")[1]
 
     who = await ctl("cluster", "whoami", PERSYS_TOKEN=secret)
@@ -112,17 +112,17 @@ async def test_a_server_that_does_not_answer_is_reported_and_the_rest_is_listed(
     ctl: Ctl, unused_address: str
 ) -> None:
     assert (await ctl("token", "create", "--role", "viewer", "--name", "bob")).code == 0
-    away = await ctl("token", "list", PERSYS_CA_ADDR=unused_address)
-    assert (away.code, "viewer/bob" in away.out) == (4, True)
-    assert "error: tokens of kind join: " in away.err
+    unavailable = await ctl("token", "list", PERSYS_CA_ADDR=unused_address)
+    assert (unavailable.code, "viewer/bob" in unavailable.out) == (4, True)
+    assert "error: tokens of kind join: " in unavailable.err
     unnamed = await ctl("token", "list", PERSYS_CA_ADDR="")
     assert (unnamed.code, "viewer/bob" in unnamed.out) == (0, True)
     assert "note: join tokens are not listed" in unnamed.err
 
 
 async def test_a_token_is_read_from_the_context(ctl: Ctl, home: Path, tmp_path: Path) -> None:
-    made = await ctl("token", "create", "--role", "viewer", "--name", "bob", "-o", "json")
-    secret = json.loads(made.out)["secret"]
+    created = await ctl("token", "create", "--role", "viewer", "--name", "bob", "-o", "json")
+    secret = json.loads(created.out)["secret"]
     (home / ".persys").mkdir(parents=True, mode=0o700)
     file = home / ".persys" / "config.yaml"
     file.write_text(f"token: {secret}\n")

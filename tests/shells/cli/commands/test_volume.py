@@ -58,12 +58,12 @@ def test_one_volume_is_shown_with_all_fields(ctl: Run) -> None:
 
 
 def test_a_volume_is_deleted_and_another_is_not_found(ctl: Run) -> None:
-    done = ctl("volume", "delete", "old/kept")
+    result = ctl("volume", "delete", "old/kept")
     again = ctl("volume", "delete", "old/kept")
     missing = ctl("volume", "get", "old/kept")
 
-    assert done.code == 0
-    assert "deleted" in done.out
+    assert result.code == 0
+    assert "deleted" in result.out
     assert again.code != 0
     assert "not found" in again.err
     assert missing.code != 0

@@ -96,19 +96,19 @@ def test_every_wait_ends_early_with_the_reason_and_the_next_command(
     words = ("apply", "-f", "-") if verb == "apply" else ("workload", verb, "web")
     spec = WEB + "revision_id: r1\ndesired_state: Running\n"
 
-    ended = ctl(*words, "--wait", "10m", stdin=spec if verb == "apply" else "")
+    result = ctl(*words, "--wait", "10m", stdin=spec if verb == "apply" else "")
 
-    assert ended.code == 1
-    assert reason in ended.err
-    assert next_command in ended.err
+    assert result.code == 1
+    assert reason in result.err
+    assert next_command in result.err
 
 
 def test_the_next_command_is_in_the_json_too(cluster: Cluster, ctl: Run) -> None:
     cluster.after_change = crashes
 
-    ended = ctl("apply", "-f", "-", "--wait", "-o", "json", stdin=WEB)
+    result = ctl("apply", "-f", "-", "--wait", "-o", "json", stdin=WEB)
 
-    (report,) = json.loads(ended.out)
+    (report,) = json.loads(result.out)
     assert report["next"] == "check its output with `persysctl logs web`"
 
 
@@ -116,10 +116,10 @@ def test_the_next_command_is_in_the_json_too(cluster: Cluster, ctl: Run) -> None
 def test_wait_takes_a_duration_with_and_without_an_equals_sign(
     words: tuple[str, ...], cluster: Cluster, ctl: Run
 ) -> None:
-    ended = ctl("apply", "-f", "-", *words, stdin=WEB)
+    result = ctl("apply", "-f", "-", *words, stdin=WEB)
 
-    assert ended.code == 3
-    assert "timed out after 300ms" in ended.err
+    assert result.code == 3
+    assert "timed out after 300ms" in result.err
 
 
 def test_a_workload_after_wait_is_not_read_as_a_duration(cluster: Cluster, ctl: Run) -> None:
@@ -135,9 +135,9 @@ def test_applying_a_stopped_workload_waits_for_stopped(cluster: Cluster, ctl: Ru
     cluster.add_workload("web", "Stopped", desired_state="Stopped")
     cluster.after_change = stays_stopped
 
-    ended = ctl("apply", "-f", "-", "--wait", stdin=WEB + "revision_id: r2\n")
+    result = ctl("apply", "-f", "-", "--wait", stdin=WEB + "revision_id: r2\n")
 
-    assert (ended.code, ended.out) == (0, "web: Stopped\n")
+    assert (result.code, result.out) == (0, "web: Stopped\n")
 
 
 def test_a_program_that_just_started_has_not_reached_running() -> None:
@@ -195,8 +195,8 @@ def test_a_stuck_drain_is_reported_early(cluster: Cluster, ctl: Run) -> None:
         control_pb2.DrainBlock(workload_id="db", reason="its data is on this node", stays=True)
     )
 
-    ended = ctl("node", "drain", "n1", "--wait", "10m")
+    result = ctl("node", "drain", "n1", "--wait", "10m")
 
-    assert ended.code == 1
-    assert "db: its data is on this node" in ended.err
-    assert "persysctl workload delete db" in ended.err
+    assert result.code == 1
+    assert "db: its data is on this node" in result.err
+    assert "persysctl workload delete db" in result.err

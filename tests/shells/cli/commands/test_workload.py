@@ -34,26 +34,28 @@ def stops(view: WorkloadView) -> None:
 def test_a_file_is_applied(cluster: Cluster, ctl: Run, tmp_path: Any) -> None:
     (tmp_path / "web.yaml").write_text(WEB)
 
-    ended = ctl("workload", "apply", "-f", str(tmp_path / "web.yaml"))
+    result = ctl("workload", "apply", "-f", str(tmp_path / "web.yaml"))
 
-    assert (ended.code, ended.out) == (0, "web: created\n")
+    assert (result.code, result.out) == (0, "web: created\n")
     assert cluster.applied[0].spec.container.image == "nginx"
 
 
 def test_standard_input_is_applied_and_every_workload_is_reported(
     cluster: Cluster, ctl: Run
 ) -> None:
-    ended = ctl("workload", "apply", "-f", "-", stdin=WEB_AND_DB)
+    result = ctl("workload", "apply", "-f", "-", stdin=WEB_AND_DB)
 
-    assert (ended.code, ended.out) == (0, "web: created\ndb: created\n")
+    assert (result.code, result.out) == (0, "web: created\ndb: created\n")
 
 
 def test_nothing_is_sent_when_one_of_several_specs_is_invalid(cluster: Cluster, ctl: Run) -> None:
-    ended = ctl("workload", "apply", "-f", "-", stdin=f"{WEB}---\nid: db\ncontainer: {{imag: x}}\n")
+    result = ctl(
+        "workload", "apply", "-f", "-", stdin=f"{WEB}---\nid: db\ncontainer: {{imag: x}}\n"
+    )
 
-    assert ended.code == 2
+    assert result.code == 2
     assert (
-        ended.err == "error: standard input:5: container.imag: unknown key; did you mean image?\n"
+        result.err == "error: standard input:5: container.imag: unknown key; did you mean image?\n"
     )
     assert cluster.applied == []
 
@@ -66,18 +68,18 @@ def test_a_file_that_cannot_be_read_is_a_usage_error(
     if content is not None:
         path.write_bytes(content)
 
-    ended = ctl("workload", "apply", "-f", str(path))
+    result = ctl("workload", "apply", "-f", str(path))
 
-    assert ended.code == 2
-    assert str(path) in ended.err
+    assert result.code == 2
+    assert str(path) in result.err
 
 
 def test_a_refusal_prints_its_reason(cluster: Cluster, ctl: Run) -> None:
     cluster.refusal = (control_pb2.FAILURE_REASON_UNSPECIFIED, "the control plane is degraded")
 
-    ended = ctl("workload", "apply", "-f", "-", stdin=WEB)
+    result = ctl("workload", "apply", "-f", "-", stdin=WEB)
 
-    assert (ended.code, ended.err) == (1, "error: web: refused: the control plane is degraded\n")
+    assert (result.code, result.err) == (1, "error: web: refused: the control plane is degraded\n")
 
 
 def test_a_spec_that_the_scheduler_rejects_is_a_usage_error(cluster: Cluster, ctl: Run) -> None:
@@ -88,19 +90,19 @@ def test_a_spec_that_the_scheduler_rejects_is_a_usage_error(cluster: Cluster, ct
 
 @pytest.mark.parametrize("verb", ["delete", "retry", "redeploy"])
 def test_an_unknown_workload_is_refused(verb: str, cluster: Cluster, ctl: Run) -> None:
-    ended = ctl("workload", verb, "ghost")
+    result = ctl("workload", verb, "ghost")
 
-    assert (ended.code, ended.err) == (1, "error: ghost: refused: workload not found\n")
+    assert (result.code, result.err) == (1, "error: ghost: refused: workload not found\n")
 
 
 def test_the_exit_code_of_several_workloads_is_the_highest(cluster: Cluster, ctl: Run) -> None:
     cluster.add_workload("a")
 
-    ended = ctl("workload", "delete", "ghost", "a")
+    result = ctl("workload", "delete", "ghost", "a")
 
-    assert ended.code == 1
-    assert "a: being deleted" in ended.out
-    assert "ghost" in ended.err
+    assert result.code == 1
+    assert "a: being deleted" in result.out
+    assert "ghost" in result.err
 
 
 def test_changes_report_in_json_and_by_name(cluster: Cluster, ctl: Run) -> None:
@@ -130,19 +132,19 @@ def test_start_and_stop_change_only_the_desired_state(cluster: Cluster, ctl: Run
 def test_waiting_for_apply_succeeds_when_it_runs(cluster: Cluster, ctl: Run) -> None:
     cluster.after_change = runs
 
-    ended = ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB)
+    result = ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB)
 
-    assert ended.code == 0
-    assert ended.out.endswith("web: Running\n")
+    assert result.code == 0
+    assert result.out.endswith("web: Running\n")
 
 
 def test_waiting_ends_with_the_reason_when_it_fails(cluster: Cluster, ctl: Run) -> None:
     cluster.after_change = fails
 
-    ended = ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB)
+    result = ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB)
 
-    assert ended.code == 1
-    assert "IMAGE_NOT_FOUND: there is no such image" in ended.err
+    assert result.code == 1
+    assert "IMAGE_NOT_FOUND: there is no such image" in result.err
 
 
 @pytest.mark.parametrize("patience", [("--wait=300ms",), ("--wait", "--timeout", "300ms")])
@@ -154,10 +156,10 @@ def test_waiting_ends_when_the_time_is_over(
 
     cluster.after_change = waits
 
-    ended = ctl("workload", "apply", "-f", "-", *patience, stdin=WEB)
+    result = ctl("workload", "apply", "-f", "-", *patience, stdin=WEB)
 
-    assert ended.code == 3
-    assert "timed out after 300ms; no node has room" in ended.err
+    assert result.code == 3
+    assert "timed out after 300ms; no node has room" in result.err
 
 
 def test_a_failure_ends_the_wait_although_a_retry_is_planned(cluster: Cluster, ctl: Run) -> None:
@@ -167,11 +169,11 @@ def test_a_failure_ends_the_wait_although_a_retry_is_planned(cluster: Cluster, c
 
     cluster.after_change = fails_for_now
 
-    ended = ctl("workload", "apply", "-f", "-", "--wait=10m", stdin=WEB)
+    result = ctl("workload", "apply", "-f", "-", "--wait=10m", stdin=WEB)
 
-    assert ended.code == 1
-    assert "IMAGE_NOT_FOUND: there is no such image" in ended.err
-    assert "workload retry web" in ended.err
+    assert result.code == 1
+    assert "IMAGE_NOT_FOUND: there is no such image" in result.err
+    assert "workload retry web" in result.err
 
 
 def test_a_completed_workload_has_reached_its_goal(cluster: Cluster, ctl: Run) -> None:
@@ -190,10 +192,10 @@ def test_a_status_from_before_the_request_is_not_its_result(cluster: Cluster, ct
     before.CopyFrom(view)
     cluster.after_change = lambda view: view.CopyFrom(before)
 
-    ended = ctl("workload", "retry", "web", "--wait=500ms")
+    result = ctl("workload", "retry", "web", "--wait=500ms")
 
-    assert ended.out.startswith("web: Failed")
-    assert ended.code == 1
+    assert result.out.startswith("web: Failed")
+    assert result.code == 1
 
 
 def test_applying_a_running_workload_does_not_wait(cluster: Cluster, ctl: Run) -> None:
@@ -218,10 +220,10 @@ def test_waiting_for_delete_ends_when_it_is_gone(cluster: Cluster, ctl: Run) -> 
     cluster.add_workload("web")
     cluster.looks_before_gone = 2
 
-    ended = ctl("workload", "delete", "--wait", "web")
+    result = ctl("workload", "delete", "--wait", "web")
 
-    assert ended.code == 0
-    assert ended.out == "web: Deleting\nweb: Deleted\n"
+    assert result.code == 0
+    assert result.out == "web: Deleting\nweb: Deleted\n"
 
 
 def test_waiting_for_retry_ends_when_it_runs(cluster: Cluster, ctl: Run) -> None:
@@ -235,29 +237,29 @@ def test_waiting_for_redeploy_ends_when_the_new_revision_runs(cluster: Cluster, 
     cluster.add_workload("web")
     cluster.after_change = runs
 
-    ended = ctl("workload", "redeploy", "web", "--wait")
+    result = ctl("workload", "redeploy", "web", "--wait")
 
-    assert ended.code == 0, ended.err
+    assert result.code == 0, result.err
     assert cluster.workloads["web"].revision_id.endswith("+2")
 
 
 def test_apply_is_also_a_top_level_command(cluster: Cluster, ctl: Run) -> None:
-    ended = ctl("apply", "-f", "-", stdin=WEB)
+    result = ctl("apply", "-f", "-", stdin=WEB)
 
-    assert (ended.code, ended.out) == (0, "web: created\n")
+    assert (result.code, result.out) == (0, "web: created\n")
 
 
 def test_waiting_for_several_reports_each(cluster: Cluster, ctl: Run) -> None:
     cluster.after_change = lambda view: runs(view) if view.workload_id == "web" else fails(view)
 
-    ended = ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB_AND_DB)
+    result = ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB_AND_DB)
 
-    assert ended.code == 1
-    assert "web: Running\n" in ended.out
-    assert "error: db: Failed" in ended.err
+    assert result.code == 1
+    assert "web: Running\n" in result.out
+    assert "error: db: Failed" in result.err
 
 
 def test_a_scheduler_that_does_not_answer_is_unreachable(run: Run, unused_address: str) -> None:
-    ended = run("workload", "apply", "-f", "-", "--scheduler", unused_address, stdin=WEB)
+    result = run("workload", "apply", "-f", "-", "--scheduler", unused_address, stdin=WEB)
 
-    assert ended.code == 4
+    assert result.code == 4

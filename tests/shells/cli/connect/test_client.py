@@ -59,11 +59,11 @@ def test_a_refusal_carries_the_reason_of_the_contract(cluster: Cluster) -> None:
 
     with (
         SchedulerClient(cluster.address) as client,
-        pytest.raises(RequestRefusedError, match="no room") as caught,
+        pytest.raises(RequestRefusedError, match="no room") as error,
     ):
         client.set_desired_state("web", "Running")
 
-    assert caught.value.reason == "INSUFFICIENT_RESOURCES"
+    assert error.value.reason == "INSUFFICIENT_RESOURCES"
 
 
 def test_a_peer_that_accepts_a_call_and_never_answers_times_out() -> None:

@@ -56,10 +56,10 @@ def test_nodes_and_workloads_are_listed(cluster: Cluster, ctl: Run) -> None:
 
 
 def test_an_unknown_workload_is_not_found(ctl: Run) -> None:
-    ended = ctl("workload", "get", "a/b c")
+    result = ctl("workload", "get", "a/b c")
 
-    assert ended.code == 1
-    assert "workload not found: a/b c" in ended.err
+    assert result.code == 1
+    assert "workload not found: a/b c" in result.err
 
 
 def test_a_workload_is_applied_stopped_and_deleted(cluster: Cluster, ctl: Run) -> None:
@@ -78,11 +78,11 @@ def test_a_refusal_has_the_same_text_as_from_a_scheduler(
 ) -> None:
     cluster.refusal = (control_pb2.INVALID_SPEC, "the image is missing")
 
-    through = ctl("apply", "-f", "-", stdin=SPEC)
-    straight = run("apply", "-f", "-", stdin=SPEC, PERSYS_GRPC_ENDPOINT=cluster.address)
+    result = ctl("apply", "-f", "-", stdin=SPEC)
+    completed = run("apply", "-f", "-", stdin=SPEC, PERSYS_GRPC_ENDPOINT=cluster.address)
 
-    assert (through.code, through.err) == (straight.code, straight.err)
-    assert "the image is missing" in through.err
+    assert (result.code, result.err) == (completed.code, completed.err)
+    assert "the image is missing" in result.err
 
 
 def test_a_status_code_of_the_scheduler_keeps_its_meaning(cluster: Cluster, ctl: Run) -> None:
@@ -141,11 +141,11 @@ def test_a_snapshot_is_saved_and_restored_byte_for_byte(cluster: Cluster, gatewa
 
     with SchedulerClient(Gateway(gateway_url)) as client:
         saved = b"".join(client.save_snapshot())
-        answer = client.restore_snapshot(iter([saved[:7], saved[7:]]))
+        response = client.restore_snapshot(iter([saved[:7], saved[7:]]))
 
     assert saved == b"a" * 100_000 + b"b" * 100_000
     assert cluster.restored == saved
-    assert (answer.nodes, answer.workloads) == (1, 2)
+    assert (response.nodes, response.workloads) == (1, 2)
 
 
 def test_a_refused_restore_prints_the_reason(cluster: Cluster, gateway_url: str) -> None:
@@ -194,25 +194,25 @@ def test_a_refused_image_is_not_uploaded(cluster: Cluster, ctl: Run, tmp_path: P
 def test_the_mode_is_noted_on_standard_error(cluster: Cluster, ctl: Run) -> None:
     cluster.mode.mode = "degraded"
 
-    ended = ctl("node", "list")
+    result = ctl("node", "list")
 
-    assert "degraded mode" in ended.err
-    assert "12s old" in ended.err
+    assert "degraded mode" in result.err
+    assert "12s old" in result.err
 
 
 def test_an_unreachable_gateway_is_named(run: Run, unused_address: str) -> None:
-    ended = run("node", "list", "--api", f"http://{unused_address}")
+    result = run("node", "list", "--api", f"http://{unused_address}")
 
-    assert ended.code == 4
-    assert unused_address in ended.err
-    assert "--api URL" in ended.err
+    assert result.code == 4
+    assert unused_address in result.err
+    assert "--api URL" in result.err
 
 
 def test_an_unreachable_scheduler_is_reported_by_the_gateway(run: Run, unused_address: str) -> None:
     with gateway(scheduler_addr=(unused_address,)) as url:
-        ended = run("node", "list", "--api", url)
+        result = run("node", "list", "--api", url)
 
-    assert ended.code == 4
+    assert result.code == 4
 
 
 def test_ids_are_completed_through_the_gateway(
@@ -220,9 +220,9 @@ def test_ids_are_completed_through_the_gateway(
 ) -> None:
     cluster.add_workload("web")
 
-    ended = run("__complete", "--", "--api", gateway_url, "workload", "get", "w")
+    result = run("__complete", "--", "--api", gateway_url, "workload", "get", "w")
 
-    assert ended.out == "web\tRunning\n"
+    assert result.out == "web\tRunning\n"
 
 
 def test_a_volume_is_deleted_on_its_node(cluster: Cluster, ctl: Run) -> None:
@@ -232,10 +232,10 @@ def test_a_volume_is_deleted_on_its_node(cluster: Cluster, ctl: Run) -> None:
     ]
 
     deleted = ctl("volume", "delete", "db/data")
-    unclear = ctl("volume", "delete", "db/both")
+    ambiguous = ctl("volume", "delete", "db/both")
 
     assert deleted.code == 0, deleted.err
-    assert (unclear.code, "n1, n2" in unclear.err) == (2, True)
+    assert (ambiguous.code, "n1, n2" in ambiguous.err) == (2, True)
     assert ctl("volume", "delete", "db/nothing").code == 1
 
 
@@ -243,9 +243,9 @@ def test_the_newest_events_come_in_the_same_order(cluster: Cluster, run: Run, ct
     cluster.events = [control_pb2.EventView(sequence=n, kind="NodeLost") for n in range(1, 6)]
     words = ("events", "--limit", "2", "-o", "name")
 
-    through = ctl(*words)
+    result = ctl(*words)
 
-    assert through.out == run(*words, PERSYS_GRPC_ENDPOINT=cluster.address).out == "4\n5\n"
+    assert result.out == run(*words, PERSYS_GRPC_ENDPOINT=cluster.address).out == "4\n5\n"
 
 
 @pytest.fixture
@@ -268,26 +268,26 @@ def secure(root: Root) -> Iterator[tuple[Cluster, str]]:
 def test_a_client_certificate_authenticates_at_the_gateway(
     secure: tuple[Cluster, str], run: Run, root: Root
 ) -> None:
-    mine = root.variables(root.write(Role.ADMIN, "me"))
+    own = root.variables(root.write(Role.ADMIN, "me"))
 
-    ended = run("node", "list", "--api", secure[1], PERSYS_INSECURE="", **mine)
+    result = run("node", "list", "--api", secure[1], PERSYS_INSECURE="", **own)
 
-    assert ended.code == 0, ended.err
+    assert result.code == 0, result.err
 
 
 def test_exec_works_over_tls(
     secure: tuple[Cluster, str], run: Run, root: Root, tmp_path: Path
 ) -> None:
     cluster, url = secure
-    mine = root.variables(root.write(Role.ADMIN, "me"))
+    own = root.variables(root.write(Role.ADMIN, "me"))
     file = tmp_path / "image"
     file.write_bytes(b"x" * 3_000_000)
 
-    sent = run("image", "add", "debian-12", str(file), "--api", url, PERSYS_INSECURE="", **mine)
-    ran = run("exec", "web", "--api", url, "--", "cat", PERSYS_INSECURE="", **mine)
+    sent = run("image", "add", "debian-12", str(file), "--api", url, PERSYS_INSECURE="", **own)
+    result = run("exec", "web", "--api", url, "--", "cat", PERSYS_INSECURE="", **own)
 
     assert (sent.code, cluster.image_bytes) == (0, 3_000_000), sent.err
-    assert (ran.code, ran.out) == (7, "[cat]"), ran.err
+    assert (result.code, result.out) == (7, "[cat]"), result.err
 
 
 def test_a_token_alone_authenticates_if_the_scheduler_accepts_it(
@@ -296,12 +296,12 @@ def test_a_token_alone_authenticates_if_the_scheduler_accepts_it(
     roots = tmp_path / "ca.crt"
     roots.write_bytes(root.pem)
 
-    ended = run(
+    result = run(
         "node", "list", "--api", secure[1], "--ca", str(roots), PERSYS_TOKEN="psk_a_b",
         PERSYS_INSECURE="",
     )  # fmt: skip
 
-    assert ended.code == 0, ended.err
+    assert result.code == 0, result.err
 
 
 def test_a_gateway_of_another_ca_is_not_trusted(
@@ -309,19 +309,19 @@ def test_a_gateway_of_another_ca_is_not_trusted(
 ) -> None:
     (tmp_path / "other").mkdir()
     other = Root(tmp_path / "other")
-    mine = other.variables(other.write(Role.ADMIN, "me"))
+    own = other.variables(other.write(Role.ADMIN, "me"))
 
-    ended = run("node", "list", "--api", secure[1], PERSYS_INSECURE="", **mine)
+    result = run("node", "list", "--api", secure[1], PERSYS_INSECURE="", **own)
 
-    assert ended.code == 4
-    assert "is not trusted" in ended.err
+    assert result.code == 4
+    assert "is not trusted" in result.err
 
 
 def test_insecure_with_an_https_url_names_the_fix(run: Run) -> None:
-    ended = run("node", "list", "--api", "https://127.0.0.1:1")
+    result = run("node", "list", "--api", "https://127.0.0.1:1")
 
-    assert ended.code == 2
-    assert "http://" in ended.err
+    assert result.code == 2
+    assert "http://" in result.err
 
 
 def follow(cluster: Cluster) -> None:
@@ -337,11 +337,11 @@ def test_gitops_lists_workloads_directly_and_through_the_gateway(
 ) -> None:
     follow(cluster)
 
-    straight = run("gitops", "-o", "json", PERSYS_GRPC_ENDPOINT=cluster.address)
-    through = ctl("gitops", "-o", "json")
+    result = run("gitops", "-o", "json", PERSYS_GRPC_ENDPOINT=cluster.address)
+    completed = ctl("gitops", "-o", "json")
 
-    (expected,) = json.loads(straight.out)
-    (report,) = json.loads(through.out)
+    (expected,) = json.loads(result.out)
+    (report,) = json.loads(completed.out)
     assert expected == {
         "workload_id": "shop",
         "repository": "git.example/team/shop",

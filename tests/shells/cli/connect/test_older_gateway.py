@@ -72,9 +72,9 @@ def test_routes_of_the_contract_work(run: Run, older: str) -> None:
 
 
 def test_a_workload_is_scheduled(run: Run, older: str) -> None:
-    ended = run("apply", "-f", "-", "--api", older, stdin="id: web\ncontainer: {image: nginx}\n")
+    result = run("apply", "-f", "-", "--api", older, stdin="id: web\ncontainer: {image: nginx}\n")
 
-    assert ended.code == 0, ended.err
+    assert result.code == 0, result.err
     assert json.loads(Older.bodies[-1])["workload_id"] == "web"
 
 
@@ -98,7 +98,7 @@ def test_a_closed_connection_is_reopened(older: str, monkeypatch: pytest.MonkeyP
 
 def test_an_unsupported_request_is_reported(run: Run, older: str) -> None:
     for words in (("node", "cordon", "n1"), ("gitops",), ("logs", "web"), ("events",)):
-        ended = run(*words, "--api", older)
+        result = run(*words, "--api", older)
 
-        assert ended.code == 1, words
-        assert "not supported by this gateway version" in ended.err, words
+        assert result.code == 1, words
+        assert "not supported by this gateway version" in result.err, words

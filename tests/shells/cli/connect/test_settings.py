@@ -89,17 +89,17 @@ def test_keys_of_other_clis_are_ignored(cluster: Cluster, run: Run, config: Path
 def test_an_invalid_file_is_named(content: str, named: str, run: Run, config: Path) -> None:
     config.write_text(content)
 
-    ended = run("node", "list", PERSYS_INSECURE="")
+    result = run("node", "list", PERSYS_INSECURE="")
 
-    assert ended.code == 2
-    assert named in ended.err
+    assert result.code == 2
+    assert named in result.err
 
 
 def test_an_unknown_transport_is_refused(run: Run) -> None:
-    ended = run("node", "list", PERSYS_TRANSPORT="pigeon")
+    result = run("node", "list", PERSYS_TRANSPORT="pigeon")
 
-    assert ended.code == 2
-    assert "PERSYS_TRANSPORT" in ended.err
+    assert result.code == 2
+    assert "PERSYS_TRANSPORT" in result.err
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_the_first_source_that_names_a_server_selects_the_transport(
 
 
 def test_the_transport_can_be_set(cluster: Cluster, run: Run) -> None:
-    ended = run("node", "list", PERSYS_TRANSPORT="grpc", PERSYS_GRPC_ENDPOINT=cluster.address)
+    result = run("node", "list", PERSYS_TRANSPORT="grpc", PERSYS_GRPC_ENDPOINT=cluster.address)
 
-    assert ended.code == 0
+    assert result.code == 0
 
 
 def test_the_first_reachable_of_several_schedulers_is_used(cluster: Cluster, run: Run) -> None:
@@ -146,7 +146,7 @@ def test_the_first_reachable_of_several_schedulers_is_used(cluster: Cluster, run
 
 
 def test_when_no_scheduler_is_reachable_the_first_is_named(run: Run) -> None:
-    done = run("node", "list", "--scheduler", "127.0.0.1:1,127.0.0.1:2")
+    result = run("node", "list", "--scheduler", "127.0.0.1:1,127.0.0.1:2")
 
-    assert done.code != 0
-    assert "127.0.0.1:1" in done.err
+    assert result.code != 0
+    assert "127.0.0.1:1" in result.err

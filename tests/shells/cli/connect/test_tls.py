@@ -62,9 +62,9 @@ def flags(files: CertificateFiles) -> tuple[str, ...]:
 
 
 def test_a_certificate_is_set_by_flags(secure: Cluster, run: Run, mine: CertificateFiles) -> None:
-    ended = run("node", "list", "--scheduler", secure.address, *flags(mine))
+    result = run("node", "list", "--scheduler", secure.address, *flags(mine))
 
-    assert ended.code == 0, ended.err
+    assert result.code == 0, result.err
 
 
 def test_a_certificate_is_set_by_variables_or_the_file(
@@ -86,20 +86,20 @@ def test_an_agent_is_queried_over_tls(node: Cluster, run: Run, mine: Certificate
 
 
 def test_without_a_certificate_the_error_names_the_ways_to_get_one(run: Run) -> None:
-    ended = run("node", "list", PERSYS_INSECURE="")
+    result = run("node", "list", PERSYS_INSECURE="")
 
-    assert ended.code == 2
-    assert "persys up" in ended.err
-    assert "--insecure" in ended.err
+    assert result.code == 2
+    assert "persys up" in result.err
+    assert "--insecure" in result.err
 
 
 def test_the_certificate_of_an_agent_is_not_accepted_for_a_scheduler(
     node: Cluster, run: Run, mine: CertificateFiles
 ) -> None:
-    ended = run("node", "list", "--scheduler", node.address, *flags(mine))
+    result = run("node", "list", "--scheduler", node.address, *flags(mine))
 
-    assert ended.code == 4
-    assert "has no scheduler certificate" in ended.err
+    assert result.code == 4
+    assert "has no scheduler certificate" in result.err
 
 
 def test_host_names_are_verified_on_request(
@@ -118,29 +118,29 @@ def test_a_client_certificate_of_another_ca_is_reported(
 ) -> None:
     other = Root(tmp_path / "elsewhere").write(Role.ADMIN, "me", roots=root.pem)
 
-    ended = run("node", "list", "--scheduler", secure.address, *flags(other))
+    result = run("node", "list", "--scheduler", secure.address, *flags(other))
 
-    assert ended.code == 4
-    assert "the server rejected" in ended.err
-    assert "persysctl certificate create" in ended.err
+    assert result.code == 4
+    assert "the server rejected" in result.err
+    assert "persysctl certificate create" in result.err
 
 
 def test_a_scheduler_of_another_ca_is_reported(secure: Cluster, run: Run, tmp_path: Path) -> None:
     other = Root(tmp_path / "elsewhere").write(Role.ADMIN, "me")
 
-    ended = run("node", "list", "--scheduler", secure.address, *flags(other))
+    result = run("node", "list", "--scheduler", secure.address, *flags(other))
 
-    assert ended.code == 4
-    assert "has no scheduler certificate that is signed by" in ended.err
+    assert result.code == 4
+    assert "has no scheduler certificate that is signed by" in result.err
 
 
 def test_an_expired_certificate_is_reported(secure: Cluster, run: Run, root: Root) -> None:
     late = root.write(Role.ADMIN, "late", age=2 * LIFETIME)
 
-    ended = run("node", "list", "--scheduler", secure.address, *flags(late))
+    result = run("node", "list", "--scheduler", secure.address, *flags(late))
 
-    assert ended.code == 2
-    assert "expired at" in ended.err
+    assert result.code == 2
+    assert "expired at" in result.err
 
 
 def test_a_certificate_that_is_not_valid_yet_points_to_the_clock(
@@ -148,35 +148,35 @@ def test_a_certificate_that_is_not_valid_yet_points_to_the_clock(
 ) -> None:
     early = root.write(Role.ADMIN, "early", age=-LIFETIME)
 
-    ended = run("node", "list", "--scheduler", secure.address, *flags(early))
+    result = run("node", "list", "--scheduler", secure.address, *flags(early))
 
-    assert ended.code == 2
-    assert "clock" in ended.err
+    assert result.code == 2
+    assert "clock" in result.err
 
 
 def test_a_missing_file_is_named(secure: Cluster, run: Run, mine: CertificateFiles) -> None:
     mine.key.unlink()
 
-    ended = run("node", "list", "--scheduler", secure.address, *flags(mine))
+    result = run("node", "list", "--scheduler", secure.address, *flags(mine))
 
-    assert ended.code == 2
-    assert str(mine.key) in ended.err
+    assert result.code == 2
+    assert str(mine.key) in result.err
 
 
 def test_plain_text_to_a_port_with_tls_is_reported(secure: Cluster, run: Run) -> None:
-    ended = run("node", "list", "--scheduler", secure.address, "--insecure")
+    result = run("node", "list", "--scheduler", secure.address, "--insecure")
 
-    assert ended.code == 4
-    assert "requires TLS" in ended.err
+    assert result.code == 4
+    assert "requires TLS" in result.err
 
 
 def test_tls_to_a_port_without_tls_is_reported(
     cluster: Cluster, run: Run, mine: CertificateFiles
 ) -> None:
-    ended = run("node", "list", "--scheduler", cluster.address, *flags(mine))
+    result = run("node", "list", "--scheduler", cluster.address, *flags(mine))
 
-    assert ended.code == 4
-    assert "-insecure" in ended.err
+    assert result.code == 4
+    assert "-insecure" in result.err
 
 
 def test_insecure_and_a_certificate_exclude_each_other(run: Run, mine: CertificateFiles) -> None:

@@ -68,29 +68,29 @@ def flags(files: CertificateFiles) -> tuple[str, ...]:
 
 
 def test_a_healthy_cluster_has_no_findings(ctl: Run) -> None:
-    ended = ctl("doctor")
+    result = ctl("doctor")
 
-    assert ended.code == 0, ended.out
-    assert "ok    nodes: 1 of 1 ready" in ended.out
-    assert "ok    clock" in ended.out
+    assert result.code == 0, result.out
+    assert "ok    nodes: 1 of 1 ready" in result.out
+    assert "ok    clock" in result.out
 
 
 def test_the_same_checks_run_through_a_gateway(cluster: Cluster, run: Run) -> None:
     with gateway(scheduler_addr=(cluster.address,)) as url:
-        ended = run("doctor", "--api", url)
+        result = run("doctor", "--api", url)
 
-    assert ended.code == 0, ended.out
-    assert "ok    nodes: 1 of 1 ready" in ended.out
+    assert result.code == 0, result.out
+    assert "ok    nodes: 1 of 1 ready" in result.out
 
 
 def test_a_context_file_that_cannot_be_read(run: Run, home: Path) -> None:
     (home / ".persys").mkdir(parents=True)
     (home / ".persys" / "config.yaml").write_text("a: [")
 
-    ended = run("doctor", "-o", "json")
+    result = run("doctor", "-o", "json")
 
-    assert ended.code == 1
-    assert "config.yaml" in worst(ended, "context")
+    assert result.code == 1
+    assert "config.yaml" in worst(result, "context")
 
 
 def test_a_context_file_that_other_users_can_read(ctl: Run, home: Path) -> None:
@@ -98,59 +98,59 @@ def test_a_context_file_that_other_users_can_read(ctl: Run, home: Path) -> None:
     (home / ".persys" / "config.yaml").write_text("cluster: x\n")
     (home / ".persys" / "config.yaml").chmod(0o644)
 
-    ended = ctl("doctor", "-o", "json")
+    result = ctl("doctor", "-o", "json")
 
-    assert ended.code == 0, "a warning is no failure"
-    assert worst(ended, "context").startswith("warn")
+    assert result.code == 0, "a warning is no failure"
+    assert worst(result, "context").startswith("warn")
 
 
 def test_a_name_that_does_not_resolve(run: Run) -> None:
-    ended = run("doctor", "-o", "json", "--scheduler", "nowhere.invalid:8085")
+    result = run("doctor", "-o", "json", "--scheduler", "nowhere.invalid:8085")
 
-    assert ended.code == 1
-    assert "cannot resolve nowhere.invalid" in worst(ended, "endpoint")
+    assert result.code == 1
+    assert "cannot resolve nowhere.invalid" in worst(result, "endpoint")
 
 
 def test_a_port_that_refuses_connections(run: Run, unused_address: str) -> None:
     for words in (("--scheduler", unused_address), ("--api", f"http://{unused_address}")):
-        ended = run("doctor", "-o", "json", *words)
+        result = run("doctor", "-o", "json", *words)
 
-        assert ended.code == 1
-        assert "connection refused" in worst(ended, "endpoint")
+        assert result.code == 1
+        assert "connection refused" in worst(result, "endpoint")
 
 
 def test_plain_text_to_a_port_with_tls(secure: str, run: Run) -> None:
-    ended = run("doctor", "-o", "json", "--scheduler", secure)
+    result = run("doctor", "-o", "json", "--scheduler", secure)
 
-    assert ended.code == 1
-    assert "the server requires TLS" in worst(ended, "endpoint")
+    assert result.code == 1
+    assert "the server requires TLS" in worst(result, "endpoint")
 
 
 def test_tls_to_a_port_with_plain_text(cluster: Cluster, run: Run, root: Root) -> None:
-    mine = root.write(Role.ADMIN, "me")
+    own = root.write(Role.ADMIN, "me")
 
-    ended = run(
-        "doctor", "-o", "json", "--scheduler", cluster.address, *flags(mine), PERSYS_INSECURE=""
+    result = run(
+        "doctor", "-o", "json", "--scheduler", cluster.address, *flags(own), PERSYS_INSECURE=""
     )
 
-    assert ended.code == 1
-    assert "does not use TLS" in worst(ended, "endpoint")
+    assert result.code == 1
+    assert "does not use TLS" in worst(result, "endpoint")
 
 
 def test_no_certificate_at_all(secure: str, run: Run) -> None:
-    ended = run("doctor", "-o", "json", "--scheduler", secure, PERSYS_INSECURE="")
+    result = run("doctor", "-o", "json", "--scheduler", secure, PERSYS_INSECURE="")
 
-    assert ended.code == 1
-    assert "no client certificate" in worst(ended, "certificate")
+    assert result.code == 1
+    assert "no client certificate" in worst(result, "certificate")
 
 
 def test_a_missing_certificate_file(secure: str, run: Run, root: Root) -> None:
-    mine = root.write(Role.ADMIN, "me")
-    mine.certificate.unlink()
+    own = root.write(Role.ADMIN, "me")
+    own.certificate.unlink()
 
-    ended = run("doctor", "-o", "json", "--scheduler", secure, *flags(mine), PERSYS_INSECURE="")
+    result = run("doctor", "-o", "json", "--scheduler", secure, *flags(own), PERSYS_INSECURE="")
 
-    assert str(mine.certificate) in worst(ended, "certificate")
+    assert str(own.certificate) in worst(result, "certificate")
 
 
 @pytest.mark.parametrize(
@@ -165,50 +165,50 @@ def test_a_missing_certificate_file(secure: str, run: Run, root: Root) -> None:
 def test_an_expired_expiring_or_future_certificate(
     age: timedelta, lifetime: timedelta, expected: str, secure: str, run: Run, root: Root
 ) -> None:
-    mine = root.write(Role.ADMIN, "me", age=age, lifetime=lifetime)
+    own = root.write(Role.ADMIN, "me", age=age, lifetime=lifetime)
 
-    ended = run("doctor", "-o", "json", "--scheduler", secure, *flags(mine), PERSYS_INSECURE="")
+    result = run("doctor", "-o", "json", "--scheduler", secure, *flags(own), PERSYS_INSECURE="")
 
     level, _, text = expected.partition(": .*")
-    assert worst(ended, "certificate").startswith(level)
-    assert text in worst(ended, "certificate")
+    assert worst(result, "certificate").startswith(level)
+    assert text in worst(result, "certificate")
 
 
 def test_a_certificate_of_another_ca(secure: str, run: Run, root: Root, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    mine = Root(tmp_path / "other").write(Role.ADMIN, "me", roots=root.pem)
+    own = Root(tmp_path / "other").write(Role.ADMIN, "me", roots=root.pem)
 
-    ended = run("doctor", "-o", "json", "--scheduler", secure, *flags(mine), PERSYS_INSECURE="")
+    result = run("doctor", "-o", "json", "--scheduler", secure, *flags(own), PERSYS_INSECURE="")
 
-    assert ended.code == 1
-    assert "the server rejected" in worst(ended, "endpoint")
+    assert result.code == 1
+    assert "the server rejected" in worst(result, "endpoint")
 
 
 def test_a_certificate_of_the_wrong_role(secure: str, run: Run, root: Root) -> None:
-    mine = root.write(Role.AGENT, "n1")
+    own = root.write(Role.AGENT, "n1")
 
-    ended = run("doctor", "-o", "json", "--scheduler", secure, *flags(mine), PERSYS_INSECURE="")
+    result = run("doctor", "-o", "json", "--scheduler", secure, *flags(own), PERSYS_INSECURE="")
 
-    assert "agent/n1" in worst(ended, "certificate")
+    assert "agent/n1" in worst(result, "certificate")
 
 
 def test_a_key_that_other_users_can_read(secure: str, run: Run, root: Root) -> None:
-    mine = root.write(Role.ADMIN, "me")
-    mine.key.chmod(0o644)
+    own = root.write(Role.ADMIN, "me")
+    own.key.chmod(0o644)
 
-    ended = run("doctor", "-o", "json", "--scheduler", secure, *flags(mine), PERSYS_INSECURE="")
+    result = run("doctor", "-o", "json", "--scheduler", secure, *flags(own), PERSYS_INSECURE="")
 
-    assert f"{mine.key} is accessible to other users" in worst(ended, "certificate")
+    assert f"{own.key} is accessible to other users" in worst(result, "certificate")
 
 
 def test_a_clock_that_is_off(cluster: Cluster, ctl: Run) -> None:
     cluster.generated_at = lambda: datetime.now(UTC) + timedelta(minutes=5)
     cluster.nodes["n1"].clock_skew_ms = 9_000
 
-    ended = ctl("doctor", "-o", "json")
+    result = ctl("doctor", "-o", "json")
 
-    assert ended.code == 1
-    (first, second) = found(ended, "clock")
+    assert result.code == 1
+    (first, second) = found(result, "clock")
     assert "s ahead of this machine's" in first["what"]
     assert "n1" in second["what"]
 
@@ -227,10 +227,10 @@ def test_a_mode_that_is_not_normal(cluster: Cluster, ctl: Run) -> None:
     cluster.mode.reason = "the store is empty"
     cluster.mode.next_steps.append("persysctl recovery rebuild-from-agents")
 
-    ended = ctl("doctor", "-o", "json")
+    result = ctl("doctor", "-o", "json")
 
-    (finding,) = found(ended, "mode")
-    assert (ended.code, finding["what"]) == (1, "recovery: the store is empty")
+    (finding,) = found(result, "mode")
+    assert (result.code, finding["what"]) == (1, "recovery: the store is empty")
     assert "rebuild-from-agents" in finding["cure"]
 
 
@@ -240,9 +240,9 @@ def test_no_nodes_and_nodes_that_are_not_ready(cluster: Cluster, ctl: Run) -> No
     assert "no heartbeat for 40s" in str(found(ctl("doctor", "-o", "json"), "nodes"))
 
     cluster.nodes.clear()
-    ended = ctl("doctor", "-o", "json")
-    assert ended.code == 1
-    assert "the cluster has no nodes" in worst(ended, "nodes")
+    result = ctl("doctor", "-o", "json")
+    assert result.code == 1
+    assert "the cluster has no nodes" in worst(result, "nodes")
 
 
 def test_versions_that_differ(cluster: Cluster, ctl: Run) -> None:
@@ -282,10 +282,10 @@ def test_a_failed_workload_is_a_problem_with_the_fix_of_its_kind(
     view = cluster.add_workload("web", status, failure_reason=failure)
     view.reason.code = code
 
-    ended = ctl("doctor", "-o", "json")
+    result = ctl("doctor", "-o", "json")
 
-    (finding,) = found(ended, "workloads")
-    assert (ended.code, finding["level"]) == (1, "fail")
+    (finding,) = found(result, "workloads")
+    assert (result.code, finding["level"]) == (1, "fail")
     assert cure in finding["cure"]
 
 
@@ -305,14 +305,16 @@ def test_either_compose_command_is_enough(
     ctl: Run,
     tmp_path: Path,
 ) -> None:
-    for name, answers in (("docker", version == "v2"), ("docker-compose", version == "v1")):
-        script = f'#!/bin/sh\n[ "$1" = version ] && exit {int(name != "docker" and not answers)}\n'
-        (tmp_path / name).write_text(f"{script}exit {int(not answers)}\n")
+    for name, responses in (("docker", version == "v2"), ("docker-compose", version == "v1")):
+        script = (
+            f'#!/bin/sh\n[ "$1" = version ] && exit {int(name != "docker" and not responses)}\n'
+        )
+        (tmp_path / name).write_text(f"{script}exit {int(not responses)}\n")
         (tmp_path / name).chmod(0o755)
 
-    ended = ctl("doctor", "-o", "json", "--agent", cluster.address, PATH=str(tmp_path))
+    result = ctl("doctor", "-o", "json", "--agent", cluster.address, PATH=str(tmp_path))
 
-    (finding,) = [each for each in json.loads(ended.out) if each["check"] == "compose"]
+    (finding,) = [each for each in json.loads(result.out) if each["check"] == "compose"]
     assert (finding["level"], finding["what"]) == ("ok", f"`{program}` works")
 
 
@@ -325,24 +327,24 @@ def test_internal_errors_and_unreadable_records_are_reported(cluster: Cluster, c
     cluster.diagnostics.quarantined.add(key="/workloads/db", reason="checksum differs")
     cluster.diagnostics.policy_violations.add(workload_id="old", node_id="n1", reason="binds /etc")
 
-    ended = ctl("doctor", "-o", "json")
+    result = ctl("doctor", "-o", "json")
 
-    assert ended.code == 1
-    assert [each["what"] for each in found(ended, "errors")] == [
+    assert result.code == 1
+    assert [each["what"] for each in found(result, "errors")] == [
         "the scheduler failed 3 times in step for web: ValueError: odd",
         "the agent of n1 failed 3 times in step for web: ValueError: odd",
     ]
-    assert worst(ended, "store") == "fail: record /workloads/db cannot be read: checksum differs"
-    assert worst(ended, "policy").startswith("warn: old would be refused by the policy of n1")
+    assert worst(result, "store") == "fail: record /workloads/db cannot be read: checksum differs"
+    assert worst(result, "policy").startswith("warn: old would be refused by the policy of n1")
 
 
 def test_an_srv_record_that_does_not_exist(run: Run, unused_address: str) -> None:
-    ended = run(
+    result = run(
         "doctor", "-o", "json", "--scheduler", "_persys._tcp.example", PERSYS_DNS_SERVER=unused_address
     )  # fmt: skip
 
-    assert ended.code == 1
-    assert "cannot resolve the SRV records" in worst(ended, "dns")
+    assert result.code == 1
+    assert "cannot resolve the SRV records" in worst(result, "dns")
 
 
 def test_docker_is_missing_or_does_not_answer(cluster: Cluster, run: Run, tmp_path: Path) -> None:
@@ -359,9 +361,9 @@ def test_an_unhealthy_agent(cluster: Cluster, run: Run) -> None:
     cluster.health.healthy = False
     cluster.health.runtime_status["container"] = "unhealthy: no socket"
 
-    ended = run("doctor", "-o", "json", "--scheduler", cluster.address, "--agent", cluster.address)
+    result = run("doctor", "-o", "json", "--scheduler", cluster.address, "--agent", cluster.address)
 
-    assert "unhealthy: no socket" in worst(ended, "agent")
+    assert "unhealthy: no socket" in worst(result, "agent")
 
 
 def test_the_port_of_the_agent_belongs_to_another_process(
@@ -384,9 +386,9 @@ def test_a_disk_that_is_nearly_full() -> None:
 
 
 def test_the_state_directory_is_checked(ctl: Run, tmp_path: Path) -> None:
-    ended = ctl("doctor", "-o", "json", "--state-dir", str(tmp_path))
+    result = ctl("doctor", "-o", "json", "--state-dir", str(tmp_path))
 
-    assert str(tmp_path) in str(json.loads(ended.out))
+    assert str(tmp_path) in str(json.loads(result.out))
 
 
 def test_a_node_that_cannot_be_dispatched_to_is_named_with_the_reason(
@@ -396,7 +398,7 @@ def test_a_node_that_cannot_be_dispatched_to_is_named_with_the_reason(
         "n2", agent_version=__version__, problems=["accepts no orders: journal: disk I/O error"]
     )
 
-    ended = ctl("doctor")
+    result = ctl("doctor")
 
-    assert "warn  nodes: n2 accepts no orders: journal: disk I/O error" in ended.out
-    assert "persysctl node get n2" in ended.out
+    assert "warn  nodes: n2 accepts no orders: journal: disk I/O error" in result.out
+    assert "persysctl node get n2" in result.out

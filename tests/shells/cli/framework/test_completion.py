@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 @pytest.fixture
 def complete(ctl: Run) -> Any:
     def complete(*words: str) -> list[str]:
-        ended = ctl("__complete", "--", *words)
-        assert ended.code == 0
-        assert ended.err == ""
-        return [line.partition("\t")[0] for line in ended.out.splitlines()]
+        result = ctl("__complete", "--", *words)
+        assert result.code == 0
+        assert result.err == ""
+        return [line.partition("\t")[0] for line in result.out.splitlines()]
 
     return complete
 
@@ -68,14 +68,14 @@ def test_the_scheduler_on_the_command_line_is_used(cluster: Cluster, run: Run) -
     cluster.add_workload("web")
 
     for words in (("--scheduler", cluster.address), (f"--scheduler={cluster.address}",)):
-        ended = run("__complete", "--", *words, "workload", "get", "")
-        assert ended.out == "web\tRunning\n"
+        result = run("__complete", "--", *words, "workload", "get", "")
+        assert result.out == "web\tRunning\n"
 
 
 def test_a_cluster_that_does_not_answer_completes_nothing(run: Run, unused_address: str) -> None:
-    ended = run("__complete", "--", "--scheduler", unused_address, "workload", "get", "")
+    result = run("__complete", "--", "--scheduler", unused_address, "workload", "get", "")
 
-    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert (result.code, result.out, result.err) == (0, "", "")
 
 
 def test_files_are_completed(complete: Any, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_the_bash_script_completes_in_bash(
         echo "${{COMPREPLY[@]}}"
     """
 
-    ended = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", session],
         env={**environ, "PATH": f"{Path(__import__('sys').executable).parent}:{environ['PATH']}"},
         capture_output=True,
@@ -108,12 +108,12 @@ def test_the_bash_script_completes_in_bash(
         check=True,
     )
 
-    assert ended.stdout == "start stop\n"
+    assert result.stdout == "start stop\n"
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_the_other_scripts_call_the_hidden_command(shell: str, run: Run) -> None:
-    ended = run("completion", shell)
+    result = run("completion", shell)
 
-    assert ended.code == 0
-    assert "__complete -- " in ended.out
+    assert result.code == 0
+    assert "__complete -- " in result.out

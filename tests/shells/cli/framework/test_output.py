@@ -35,10 +35,10 @@ def two_nodes(cluster: Cluster) -> Cluster:
 
 
 def test_nodes_are_listed_in_aligned_columns_with_ids_first(two_nodes: Cluster, ctl: Run) -> None:
-    ended = ctl("node", "list")
+    result = ctl("node", "list")
 
-    header, first, second = ended.out.splitlines()
-    assert ended.code == 0
+    header, first, second = result.out.splitlines()
+    assert result.code == 0
     assert header.split()[:2] == ["ID", "STATUS"]
     assert first.split()[:4] == ["n1", "Ready", "1.5/2", "1024/2048"]
     assert header.index("STATUS") == first.index("Ready") == second.index("NotReady")
@@ -78,16 +78,16 @@ def test_nodes_are_filtered_by_status(two_nodes: Cluster, ctl: Run) -> None:
 
 
 def test_a_node_is_described(two_nodes: Cluster, ctl: Run) -> None:
-    ended = ctl("node", "get", "n1")
+    result = ctl("node", "get", "n1")
 
-    assert ended.code == 0
-    assert "zone=a" in ended.out
+    assert result.code == 0
+    assert "zone=a" in result.out
 
 
 def test_a_node_that_does_not_exist_is_an_error(cluster: Cluster, ctl: Run) -> None:
-    ended = ctl("node", "get", "ghost")
+    result = ctl("node", "get", "ghost")
 
-    assert (ended.code, ended.err) == (1, "error: node not found: ghost\n")
+    assert (result.code, result.err) == (1, "error: node not found: ghost\n")
 
 
 def test_workloads_are_filtered_by_status_and_node(cluster: Cluster, ctl: Run) -> None:
@@ -95,9 +95,9 @@ def test_workloads_are_filtered_by_status_and_node(cluster: Cluster, ctl: Run) -
     cluster.add_workload("b", "Failed", assigned_node_id="n1")
     cluster.add_workload("c", "Failed", assigned_node_id="n2")
 
-    ended = ctl("workload", "list", "--status", "Failed", "--node", "n1", "-o", "name")
+    result = ctl("workload", "list", "--status", "Failed", "--node", "n1", "-o", "name")
 
-    assert ended.out == "b\n"
+    assert result.out == "b\n"
 
 
 @pytest.mark.parametrize(
@@ -168,11 +168,11 @@ def test_the_summary_counts(two_nodes: Cluster, ctl: Run) -> None:
 
 
 def test_an_agent_shows_its_health(cluster: Cluster, run: Run) -> None:
-    ended = run("agent", "health", "--agent", cluster.address)
+    result = run("agent", "health", "--agent", cluster.address)
 
-    assert ended.code == 0
-    assert "1.2.3" in ended.out
-    assert "Runtime container" in ended.out
+    assert result.code == 0
+    assert "1.2.3" in result.out
+    assert "Runtime container" in result.out
 
 
 def test_an_unhealthy_agent_is_a_failure(cluster: Cluster, run: Run) -> None:
@@ -229,26 +229,26 @@ def test_an_agent_lists_its_workloads(cluster: Cluster, run: Run) -> None:
 
 
 def test_an_agent_that_does_not_answer_is_unreachable(run: Run, unused_address: str) -> None:
-    ended = run("agent", "health", "--agent", unused_address)
+    result = run("agent", "health", "--agent", unused_address)
 
-    assert ended.code == 4
-    assert unused_address in ended.err
+    assert result.code == 4
+    assert unused_address in result.err
 
 
 def test_a_scheduler_that_does_not_answer_is_unreachable(run: Run, unused_address: str) -> None:
-    ended = run("node", "list", "--scheduler", unused_address)
+    result = run("node", "list", "--scheduler", unused_address)
 
-    assert ended.code == 4
-    assert f"cannot reach the scheduler at {unused_address}" in ended.err
-    assert "persys up" in ended.err
+    assert result.code == 4
+    assert f"cannot reach the scheduler at {unused_address}" in result.err
+    assert "persys up" in result.err
 
 
 def test_a_refused_request_is_a_failure(cluster: Cluster, ctl: Run) -> None:
     cluster.abort = (grpc.StatusCode.PERMISSION_DENIED, "viewers are read-only")
 
-    ended = ctl("node", "list")
+    result = ctl("node", "list")
 
-    assert (ended.code, ended.err) == (1, "error: viewers are read-only\n")
+    assert (result.code, result.err) == (1, "error: viewers are read-only\n")
 
 
 @pytest.mark.parametrize(
@@ -269,10 +269,10 @@ def test_a_refused_request_is_a_failure(cluster: Cluster, ctl: Run) -> None:
     ],
 )
 def test_an_invalid_command_line_is_a_usage_error(words: tuple[str, ...], run: Run) -> None:
-    ended = run(*words)
+    result = run(*words)
 
-    assert ended.code == 2
-    assert ended.err
+    assert result.code == 2
+    assert result.err
 
 
 def test_global_options_are_accepted_before_and_after_the_command(

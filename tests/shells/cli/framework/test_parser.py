@@ -99,9 +99,9 @@ def test_all_files_are_applied_in_order(cluster: Cluster, ctl: Run, tmp_path: Pa
     (tmp_path / "b.yaml").write_text(WEB)
     (tmp_path / "a.yaml").write_text(DB)
 
-    ended = ctl("apply", "-f", str(tmp_path / "b.yaml"), "--file", str(tmp_path / "a.yaml"))
+    result = ctl("apply", "-f", str(tmp_path / "b.yaml"), "--file", str(tmp_path / "a.yaml"))
 
-    assert (ended.code, ended.out) == (0, "web: created\ndb: created\n")
+    assert (result.code, result.out) == (0, "web: created\ndb: created\n")
 
 
 def test_a_directory_stands_for_all_its_spec_files(
@@ -111,9 +111,9 @@ def test_a_directory_stands_for_all_its_spec_files(
     (tmp_path / "1.json").write_text('{"id": "db", "container": {"image": "postgres"}}')
     (tmp_path / "notes.txt").write_text("not a spec")
 
-    ended = ctl("apply", "-f", str(tmp_path))
+    result = ctl("apply", "-f", str(tmp_path))
 
-    assert (ended.code, ended.out) == (0, "db: created\nweb: created\n")
+    assert (result.code, result.out) == (0, "db: created\nweb: created\n")
 
 
 def test_files_and_standard_input_can_be_combined(
@@ -121,9 +121,9 @@ def test_files_and_standard_input_can_be_combined(
 ) -> None:
     (tmp_path / "web.yaml").write_text(WEB)
 
-    ended = ctl("plan", "-f", str(tmp_path / "web.yaml"), "-f", "-", stdin=DB)
+    result = ctl("plan", "-f", str(tmp_path / "web.yaml"), "-f", "-", stdin=DB)
 
-    assert ended.code == 0
+    assert result.code == 0
     assert cluster.planned == ["web", "db"]
 
 
@@ -143,10 +143,10 @@ def test_files_that_cannot_be_combined_send_nothing(
     (tmp_path / "empty").mkdir()
     places = (tmp_path / "web.yaml", tmp_path / "empty")
 
-    ended = ctl("apply", *(word.format(*places) for word in words))
+    result = ctl("apply", *(word.format(*places) for word in words))
 
-    assert ended.code == 2
-    assert problem in ended.err
+    assert result.code == 2
+    assert problem in result.err
     assert cluster.applied == []
 
 
@@ -155,9 +155,9 @@ def test_a_compose_file_is_applied_as_a_stack(cluster: Cluster, ctl: Run, tmp_pa
     folder.mkdir()
     (folder / "docker-compose.yml").write_text("services:\n  web:\n    image: nginx\n")
 
-    ended = ctl("apply", "-f", str(folder / "docker-compose.yml"))
+    result = ctl("apply", "-f", str(folder / "docker-compose.yml"))
 
-    assert (ended.code, ended.out) == (0, "shop: created\n")
+    assert (result.code, result.out) == (0, "shop: created\n")
     assert cluster.applied[0].spec.compose.source_type == "inline"
 
 
@@ -166,9 +166,9 @@ def test_the_printed_spec_can_be_applied_again(cluster: Cluster, ctl: Run) -> No
     view.spec.container.image = "nginx"
     shown = ctl("workload", "get", "web", "-o", "yaml")
 
-    ended = ctl("apply", "-f", "-", stdin=shown.out)
+    result = ctl("apply", "-f", "-", stdin=shown.out)
 
-    assert (ended.code, ended.out) == (0, "web: unchanged\n")
+    assert (result.code, result.out) == (0, "web: unchanged\n")
     assert cluster.applied[0].spec.container.image == "nginx"
 
 
@@ -188,10 +188,10 @@ def test_a_refusal_of_the_scheduler_names_file_and_line(
     path.write_text("id: web\ncontainer:\n  image: nginx\n")
     cluster.refusal = (control_pb2.INVALID_SPEC, "spec.container.image: is not allowed here")
 
-    ended = ctl("apply", "-f", str(path))
+    result = ctl("apply", "-f", str(path))
 
-    assert ended.code == 2
-    assert f"{path}:3: spec.container.image: is not allowed here" in ended.err
+    assert result.code == 2
+    assert f"{path}:3: spec.container.image: is not allowed here" in result.err
 
 
 def test_a_refusal_in_a_plan_names_file_and_line(
@@ -202,10 +202,10 @@ def test_a_refusal_in_a_plan_names_file_and_line(
     reason = "spec.container.env['A']: secret nope does not exist"
     cluster.plans = [control_pb2.WorkloadPlan(workload_id="web", action="refused", reason=reason)]
 
-    ended = ctl("plan", "-f", str(path))
+    result = ctl("plan", "-f", str(path))
 
-    assert ended.code == 2
-    assert f"refused: {path}:5: {reason}" in ended.out
+    assert result.code == 2
+    assert f"refused: {path}:5: {reason}" in result.out
 
 
 @pytest.mark.parametrize(
@@ -224,11 +224,11 @@ def test_a_refusal_in_a_plan_names_file_and_line(
 def test_an_unknown_command_suggests_an_existing_one(
     words: tuple[str, ...], instead: str, run: Run
 ) -> None:
-    ended = run(*words)
+    result = run(*words)
 
-    assert ended.code == 2
-    assert f"did you mean `{instead}" in ended.err
-    assert "usage" not in ended.err
+    assert result.code == 2
+    assert f"did you mean `{instead}" in result.err
+    assert "usage" not in result.err
 
 
 def test_a_word_without_a_close_match_points_to_the_help(run: Run) -> None:

@@ -17,8 +17,8 @@ from persys.wire.ca.messages import RevokeRequest
 def test_valid_certificates_are_kept_and_revoked_ones_are_reissued(tmp_path: Path) -> None:
     bootstrap = LocalCertificates(tmp_path, 8888)
     host, node = socket.gethostname(), own_node_id("")
-    everybody = [f"scheduler/{host}", f"agent/{node}", f"gateway/{host}", "admin/up"]
-    assert bootstrap.ensure() == everybody
+    identities = [f"scheduler/{host}", f"agent/{node}", f"gateway/{host}", "admin/up"]
+    assert bootstrap.ensure() == identities
     assert bootstrap.ensure() == []
 
     authority = open_authority(CaSettings(dir=bootstrap.ca_dir), SystemClock(), tuple)

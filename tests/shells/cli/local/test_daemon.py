@@ -60,11 +60,11 @@ def test_a_stopped_process_is_gone(process: BackgroundProcess) -> None:
 
 
 def test_a_process_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
-    stubborn = a_process(tmp_path, STUBBORN)
-    pid = stubborn.start()
-    is_awake(stubborn)
+    unresponsive = a_process(tmp_path, STUBBORN)
+    pid = unresponsive.start()
+    is_awake(unresponsive)
 
-    stubborn.stop(grace=timedelta(milliseconds=100))
+    unresponsive.stop(grace=timedelta(milliseconds=100))
 
     assert command_line(pid) == []
 
@@ -79,14 +79,14 @@ def test_a_killed_process_is_not_running(process: BackgroundProcess) -> None:
 def test_another_process_with_the_same_pid_is_not_stopped(
     process: BackgroundProcess, tmp_path: Path
 ) -> None:
-    with subprocess.Popen(["sleep", "600"]) as innocent:
-        started = {"pid": innocent.pid, "command": list(process.command), "environ": {}}
+    with subprocess.Popen(["sleep", "600"]) as unrelated:
+        started = {"pid": unrelated.pid, "command": list(process.command), "environ": {}}
         (tmp_path / "sleeper.pid").write_text(json.dumps(started))
 
         assert process.running() is None
         assert process.stop(grace=GRACE) is False
-        assert innocent.poll() is None
-        innocent.kill()
+        assert unrelated.poll() is None
+        unrelated.kill()
 
 
 def test_changed_settings_are_detected(process: BackgroundProcess, tmp_path: Path) -> None:

@@ -12,18 +12,18 @@ SPEC = "id: web\ncontainer: {image: nginx}\n---\nid: db\ndesired_state: Stopped\
 
 async def test_every_file_is_served_with_its_type_and_security_headers(api: RunningGateway) -> None:
     for name, page in pages().items():
-        async with api.session.get(f"{PREFIX}{name}") as answer:
-            assert (answer.status, answer.content_type) == (200, page.media_type)
-            assert await answer.read() == page.plain
-            rules = answer.headers["Content-Security-Policy"]
+        async with api.session.get(f"{PREFIX}{name}") as response:
+            assert (response.status, response.content_type) == (200, page.media_type)
+            assert await response.read() == page.plain
+            rules = response.headers["Content-Security-Policy"]
             assert "script-src 'self'" in rules
             assert "unsafe" not in rules
-            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
 
 
 async def test_an_unchanged_file_is_304(api: RunningGateway) -> None:
-    async with api.session.get(PREFIX) as answer:
-        tag = answer.headers["ETag"]
+    async with api.session.get(PREFIX) as response:
+        tag = response.headers["ETag"]
 
     async with api.session.get(PREFIX, headers={"If-None-Match": tag}) as again:
         assert (again.status, await again.read(), again.headers["ETag"]) == (304, b"", tag)
@@ -40,25 +40,25 @@ async def test_a_file_is_compressed_if_the_client_accepts_gzip(api: RunningGatew
 
 @pytest.mark.parametrize("path", ["/", "/ui"])
 async def test_short_paths_redirect_to_the_dashboard(api: RunningGateway, path: str) -> None:
-    async with api.session.get(path) as answer:
-        assert (answer.status, answer.url.path) == (200, PREFIX)
+    async with api.session.get(path) as response:
+        assert (response.status, response.url.path) == (200, PREFIX)
 
 
 @pytest.mark.parametrize("path", ["../serving.py", "%2e%2e/serving.py", "views/", "missing.js"])
 async def test_other_paths_under_ui_are_404(api: RunningGateway, path: str) -> None:
-    async with api.session.get(f"{PREFIX}{path}") as answer:
-        assert answer.status == 404
+    async with api.session.get(f"{PREFIX}{path}") as response:
+        assert response.status == 404
 
 
 async def test_a_spec_file_is_parsed_like_persysctl_does(api: RunningGateway) -> None:
-    status, answer = await api.ask("POST", PATH, data=SPEC.encode())
+    status, response = await api.ask("POST", PATH, data=SPEC.encode())
 
     assert status == 200
-    assert answer["workloads"] == [
+    assert response["workloads"] == [
         {"workload_id": "web", "spec": {"type": "container", "container": {"image": "nginx"}}},
         {"workload_id": "db", "desired_state": "Stopped"},
     ]
-    assert answer["lines"] == [1, 4]
+    assert response["lines"] == [1, 4]
 
 
 @pytest.mark.parametrize(

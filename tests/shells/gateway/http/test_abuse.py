@@ -54,8 +54,8 @@ def an_invalid_token(number: int = 1) -> dict[str, str]:
 
 
 async def audited(api: RunningGateway, root: Root) -> list[dict[str, str]]:
-    _, answer = await request_as(api, root, Role.ADMIN, "GET", "/api/v1/audit?limit=1000")
-    found: list[dict[str, str]] = answer["deeds"]
+    _, response = await request_as(api, root, Role.ADMIN, "GET", "/api/v1/audit?limit=1000")
+    found: list[dict[str, str]] = response["deeds"]
     return found
 
 
@@ -77,9 +77,9 @@ async def test_a_made_up_token_is_refused_before_its_body_is_sent(
         writer.write("\r\n".join([*head, "", ""]).encode())
 
         async with asyncio.timeout(DEADLINE_SECONDS):
-            answer = (await reader.readuntil(b"\r\n\r\n")).lower()
-        assert answer.startswith(b"http/1.1 401")
-        assert b"connection: close" in answer
+            response = (await reader.readuntil(b"\r\n\r\n")).lower()
+        assert response.startswith(b"http/1.1 401")
+        assert b"connection: close" in response
     finally:
         writer.close()
 
@@ -87,10 +87,10 @@ async def test_a_made_up_token_is_refused_before_its_body_is_sent(
 async def test_a_valid_token_sends_its_body(
     secure_api: RunningGateway, root: Root, secure_scheduler: Scheduler
 ) -> None:
-    made = await secure_scheduler.control.stub.CreateToken(
+    created = await secure_scheduler.control.stub.CreateToken(
         pb.CreateTokenRequest(name="ci", role="operator"), timeout=10
     )
-    bearer = {"Authorization": f"Bearer {made.secret}"}
+    bearer = {"Authorization": f"Bearer {created.secret}"}
 
     status, _ = await secure_api.ask(
         "PUT", WEB, ssl=client_context(root), headers=bearer, json=a_container()
@@ -326,6 +326,6 @@ async def test_a_delivery_without_a_signature_is_refused_before_its_body_is_sent
             head = f"POST /webhooks/github HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n"
             writer.write(f"{head}X-GitHub-Delivery: d1\r\n{signature}\r\n".encode())
             async with asyncio.timeout(DEADLINE_SECONDS):
-                answer = await reader.readuntil(b"\r\n\r\n")
-            assert answer.split()[1] == status
+                response = await reader.readuntil(b"\r\n\r\n")
+            assert response.split()[1] == status
             writer.close()

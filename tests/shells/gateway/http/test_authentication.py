@@ -72,10 +72,10 @@ async def test_every_route_requires_the_permission_of_its_rpc(
 
     for prefix, route in refused:
         for within in ("", "/clusters/default"):
-            asked = await secure_api.ask(
+            response = await secure_api.ask(
                 route.method, prefix + within + tried(route.path), ssl=context
             )
-            assert asked[0] == 403, route
+            assert response[0] == 403, route
     assert refused
 
 
@@ -118,16 +118,16 @@ async def test_only_health_needs_no_credentials(secure_api: RunningGateway, root
 async def test_a_token_authenticates_without_a_certificate(
     secure_api: RunningGateway, root: Root, secure_scheduler: Cluster
 ) -> None:
-    made = await secure_scheduler.control.stub.CreateToken(
+    created = await secure_scheduler.control.stub.CreateToken(
         pb.CreateTokenRequest(name="ann", role="viewer"), timeout=10
     )
-    bearer = {"Authorization": f"Bearer {made.secret}"}
+    bearer = {"Authorization": f"Bearer {created.secret}"}
 
     _, who = await request_as(secure_api, root, None, "GET", "/api/v1/identity", headers=bearer)
     refused = await request_as(
         secure_api, root, None, "DELETE", "/api/v1/workloads/web", headers=bearer
     )
-    garbled = {"Authorization": f"Bearer {made.secret}x"}
+    garbled = {"Authorization": f"Bearer {created.secret}x"}
 
     assert (who["role"], who["name"]) == ("viewer", "ann")
     assert refused[0] == 403
@@ -139,8 +139,8 @@ async def test_guessed_tokens_are_rate_limited(secure_api: RunningGateway, root:
     statuses = []
     for number in range(25):
         bearer = {"Authorization": f"Bearer psk_{number:016x}_{number:064x}"}
-        asked = await secure_api.get("/api/v1/mode", ssl=client_context(root), headers=bearer)
-        statuses.append(asked[0])
+        response = await secure_api.get("/api/v1/mode", ssl=client_context(root), headers=bearer)
+        statuses.append(response[0])
 
     assert statuses[0] == 401
     assert statuses[-1] == 429
@@ -150,10 +150,10 @@ async def test_guessed_tokens_are_rate_limited(secure_api: RunningGateway, root:
 async def test_a_websocket_accepts_a_token_as_subprotocol(
     secure_api: RunningGateway, root: Root, secure_scheduler: Cluster
 ) -> None:
-    made = await secure_scheduler.control.stub.CreateToken(
+    created = await secure_scheduler.control.stub.CreateToken(
         pb.CreateTokenRequest(name="ann", role="operator"), timeout=10
     )
-    protocols = ("persys.exec.v1", f"bearer.{made.secret}")
+    protocols = ("persys.exec.v1", f"bearer.{created.secret}")
 
     async with secure_api.session.ws_connect(
         "/api/v1/workloads/none/exec?command=x", ssl=client_context(root), protocols=protocols
@@ -194,11 +194,11 @@ async def test_only_tls_1_2_and_newer_is_accepted(
         stderr=asyncio.subprocess.DEVNULL,
     )
     async with asyncio.timeout(10):
-        said, _ = await process.communicate(
+        output, _ = await process.communicate(
             b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         )
 
-    assert (b" 200 " in said) is gets_in
+    assert (b" 200 " in output) is gets_in
 
 
 @with_short_timeouts

@@ -84,10 +84,10 @@ async def test_a_change_is_complete_with_its_audit_or_never_happened(
         return {"audit": (await audit_lines(api)).count(200)}
 
     tried = CallCancellation(world, name, complete, cancelled=cancelled, beside=beside)
-    whole = await tried.complete()
+    full = await tried.complete()
 
-    assert "audit" in whole
-    assert await at_every_wait(lambda moment: tried.cancelled(moment, whole))
+    assert "audit" in full
+    assert await at_every_wait(lambda moment: tried.cancelled(moment, full))
 
 
 # A repeated read is audited again: only a change is done once.
@@ -133,10 +133,10 @@ async def test_a_cut_upload_is_complete_or_never_happened_and_is_audited(
         return reached
 
     tried = CallCancellation(world, name, complete, cancelled=cancelled)
-    whole = await tried.complete()
+    full = await tried.complete()
 
-    assert await at_every_wait(lambda moment: tried.cancelled(moment, whole))
-    assert whole or METHODS[name].audit is Audit.START
+    assert await at_every_wait(lambda moment: tried.cancelled(moment, full))
+    assert full or METHODS[name].audit is Audit.START
 
 
 async def test_an_accepted_delivery_is_processed_after_its_sender_disconnects(
@@ -173,9 +173,10 @@ async def is_taken(api: RunningGateway, delivery: str) -> bool:
 
 async def until_followed(api: RunningGateway, delivery: str) -> None:
     async def followed() -> bool:
-        _, answer = await api.get("/api/v1/gitops")
+        _, response = await api.get("/api/v1/gitops")
         return any(
-            one.get("last_delivery", {}).get("delivery") == delivery for one in answer["workloads"]
+            one.get("last_delivery", {}).get("delivery") == delivery
+            for one in response["workloads"]
         )
 
     await eventually(followed, lambda: f"{delivery} to be followed", within=10)

@@ -97,6 +97,6 @@ async def test_the_audit_log_is_bounded(cluster: Cluster) -> None:
     async with a_gateway(quiet(scheduler_addr=(address,), audit_keep=3)) as api:
         for number in range(6):
             await api.ask("DELETE", f"/workloads/w{number}")
-        _, answer = await api.get("/api/v1/audit")
+        _, response = await api.get("/api/v1/audit")
 
-    assert [deed["target"] for deed in answer["deeds"]] == ["w5", "w4", "w3"]
+    assert [action["target"] for action in response["deeds"]] == ["w5", "w4", "w3"]

@@ -37,14 +37,14 @@ async def test_camel_case_input_is_accepted(api: RunningGateway, cluster: Cluste
 
 
 async def test_a_refused_apply_returns_the_response_message(api: RunningGateway) -> None:
-    status, answer = await api.ask(
+    status, response = await api.ask(
         "POST", "/workloads/schedule", json={"workload_id": "web", "spec": {"type": "container"}}
     )
 
     assert status == 200
-    assert "success" not in answer
-    assert answer["failure_reason"] == "INVALID_SPEC"
-    assert answer["error_message"]
+    assert "success" not in response
+    assert response["failure_reason"] == "INVALID_SPEC"
+    assert response["error_message"]
 
 
 async def test_an_unknown_object_is_404(api: RunningGateway) -> None:
@@ -57,15 +57,15 @@ async def test_an_unknown_object_is_404(api: RunningGateway) -> None:
         ("GET", "/clusters/none/workloads"),
         ("GET", "/workloads?cluster_id=none"),
     ):
-        status, answer = await api.ask(method, path)
-        assert (status, "error" in answer) == (404, True), path
+        status, response = await api.ask(method, path)
+        assert (status, "error" in response) == (404, True), path
 
 
 async def test_an_unknown_field_is_named(api: RunningGateway) -> None:
-    status, answer = await api.ask("POST", "/workloads/schedule", json={"spec": {"tipe": "vm"}})
+    status, response = await api.ask("POST", "/workloads/schedule", json={"spec": {"tipe": "vm"}})
 
     assert status == 400
-    assert answer["field"] == "spec.tipe"
+    assert response["field"] == "spec.tipe"
 
 
 async def test_nodes_and_summary_are_returned(api: RunningGateway, cluster: Cluster) -> None:
@@ -77,11 +77,11 @@ async def test_nodes_and_summary_are_returned(api: RunningGateway, cluster: Clus
 
 
 async def test_clusters_are_returned_with_their_schedulers(api: RunningGateway) -> None:
-    status, answer = await api.get("/clusters")
+    status, response = await api.get("/clusters")
 
     assert status == 200
-    assert answer["default_cluster_id"] == "default"
-    (shown,) = answer["clusters"]
+    assert response["default_cluster_id"] == "default"
+    (shown,) = response["clusters"]
     assert shown["total_schedulers"] == shown["healthy_schedulers"] == 1
     assert (await api.get("/clusters/default"))[1]["cluster"]["id"] == "default"
     assert (await api.get("/health"))[1] == {"status": "ok", "service": "persys-gateway"}
@@ -90,7 +90,7 @@ async def test_clusters_are_returned_with_their_schedulers(api: RunningGateway) 
 async def test_an_unreachable_scheduler_is_503() -> None:
     (port,) = free_ports(1)
     async with a_gateway(quiet(scheduler_addr=(f"127.0.0.1:{port}",))) as api:
-        status, answer = await api.get("/workloads")
+        status, response = await api.get("/workloads")
 
     assert status == 503
-    assert "default" in answer["error"]
+    assert "default" in response["error"]

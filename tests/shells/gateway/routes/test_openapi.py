@@ -28,10 +28,10 @@ def test_every_route_of_the_table_is_in_the_document() -> None:
 
 
 async def test_the_openapi_document_needs_no_authentication(api: RunningGateway) -> None:
-    status, answer = await api.get("/openapi.json")
+    status, response = await api.get("/openapi.json")
 
     assert status == 200
-    assert answer == document()
+    assert response == document()
 
 
 async def test_fuzzing_from_the_openapi_document_finds_nothing(

@@ -49,10 +49,10 @@ async def test_pages_of_events_start_with_the_newest(api: RunningGateway, cluste
 
     pages = await pages_of(api, "/api/v1/events?limit=3", "events")
 
-    answer = [[int(event["sequence"]) for event in page] for page in pages]
-    assert all(page == sorted(page) for page in answer)
-    assert [page[0] for page in answer] == sorted((page[0] for page in answer), reverse=True)
-    assert sorted(one for page in answer for one in page) == list(range(1, answer[0][-1] + 1))
+    response = [[int(event["sequence"]) for event in page] for page in pages]
+    assert all(page == sorted(page) for page in response)
+    assert [page[0] for page in response] == sorted((page[0] for page in response), reverse=True)
+    assert sorted(one for page in response for one in page) == list(range(1, response[0][-1] + 1))
 
 
 async def test_an_invalid_page_is_refused(api: RunningGateway) -> None:
@@ -98,21 +98,23 @@ async def test_concurrent_reads_share_calls_and_never_see_older_data(
     await cluster.control.apply("web")
 
     async def ask() -> str:
-        _, answer = await api.get("/api/v1/workloads/web")
-        return str(answer["workload"]["desired_state"])
+        _, response = await api.get("/api/v1/workloads/web")
+        return str(response["workload"]["desired_state"])
 
     async with asyncio.TaskGroup() as group:
-        asked = [group.create_task(ask()) for _ in range(50)]
+        requests = [group.create_task(ask()) for _ in range(50)]
     await cluster.control.want("web", "Stopped")
 
-    assert {one.result() for one in asked} == {"Running"}
+    assert {one.result() for one in requests} == {"Running"}
     assert await ask() == "Stopped"
 
 
 async def ask_all(api: RunningGateway, names: Sequence[str]) -> dict[str, tuple[int, Any]]:
     async with asyncio.TaskGroup() as group:
-        asked = {name: group.create_task(api.get(f"/api/v1/workloads/{name}")) for name in names}
-    return {name: one.result() for name, one in asked.items()}
+        requested = {
+            name: group.create_task(api.get(f"/api/v1/workloads/{name}")) for name in names
+        }
+    return {name: one.result() for name, one in requested.items()}
 
 
 async def test_concurrent_reads_of_different_workloads_are_batched(
@@ -144,8 +146,8 @@ async def test_batches_too_large_for_one_response_are_split(
         spec = pb.WorkloadSpec(type="container", container=container)
         await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
 
-    for name, (status, answer) in (await ask_all(api, names)).items():
-        assert (status, answer["workload"]["workload_id"]) == (200, name)
+    for name, (status, response) in (await ask_all(api, names)).items():
+        assert (status, response["workload"]["workload_id"]) == (200, name)
 
 
 class Elder(AgentControlServicer):
@@ -165,10 +167,10 @@ async def test_a_scheduler_without_batch_reads_is_read_one_by_one() -> None:
     names = [f"w{number}" for number in range(30)]
 
     async with a_gateway(quiet(scheduler_addr=(f"127.0.0.1:{port}",))) as api:
-        answer = await ask_all(api, names)
+        response = await ask_all(api, names)
     await server.stop(None)
 
-    assert [answer[name][1]["workload"]["workload_id"] for name in names] == names
+    assert [response[name][1]["workload"]["workload_id"] for name in names] == names
 
 
 async def test_too_many_requests_get_retry_after(cluster: Cluster) -> None:

@@ -111,12 +111,12 @@ async def test_exec_over_a_websocket_with_protobuf_frames(
         await socket.send_bytes(start.SerializeToString())
         assert await socket.receive_bytes() == b""
         await socket.send_bytes(pb.ExecInput(stdin=b"hello").SerializeToString())
-        said = pb.ExecOutput.FromString(await socket.receive_bytes())
+        chunk = pb.ExecOutput.FromString(await socket.receive_bytes())
         await socket.send_bytes(pb.ExecInput(stdin_closed=True).SerializeToString())
         last = pb.ExecOutput.FromString(await socket.receive_bytes())
         ended = await socket.receive()
 
-    assert said.stdout == b"HELLO"
+    assert chunk.stdout == b"HELLO"
     assert last.exit.code == 3
     assert (ended.type, ended.data) == (WSMsgType.CLOSE, 1000)
 
@@ -125,9 +125,9 @@ async def test_exec_over_a_websocket_with_json_frames(api: RunningGateway, talke
     async with api.session.ws_connect("/api/v1/workloads/web/exec?command=echo") as socket:
         assert await socket.receive_str() == "{}"
         await socket.send_str(json.dumps({"stdin": base64.b64encode(b"hi").decode()}))
-        said = json.loads(await socket.receive_str())
+        message = json.loads(await socket.receive_str())
 
-    assert base64.b64decode(said["stdout"]) == b"HI"
+    assert base64.b64decode(message["stdout"]) == b"HI"
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,9 @@ async def test_invalid_utf8_gets_a_normal_response(
         head = b"%s /api/v1/%s HTTP/1.1\r\nHost: x\r\n" % (method, path.encode())
         writer.write(head + (header + b"\r\n" if header else b"") + b"\r\n")
         async with asyncio.timeout(10):
-            answer = await reader.readline()
+            response = await reader.readline()
         writer.close()
-        assert answer.split()[1] in (b"400", b"404", b"409", b"412"), answer
+        assert response.split()[1] in (b"400", b"404", b"409", b"412"), response
 
 
 async def test_unknown_paths_and_methods_are_problems(api: RunningGateway) -> None:

@@ -90,17 +90,17 @@ async def test_an_unreachable_cluster_does_not_affect_others(
 
 async def test_schedulers_are_shown_with_health_and_role(api_of_clusters: RunningGateway) -> None:
     async def seen() -> bool:
-        _, answer = await api_of_clusters.get("/clusters")
-        healthy = {one["id"]: one["healthy_schedulers"] for one in answer["clusters"]}
+        _, response = await api_of_clusters.get("/clusters")
+        healthy = {one["id"]: one["healthy_schedulers"] for one in response["clusters"]}
         return healthy == {"one": 1, "two": 1, "lost": 0}
 
     await eventually(seen, lambda: "the schedulers to be judged")
-    _, answer = await api_of_clusters.get("/clusters/two")
-    (scheduler,) = answer["cluster"]["schedulers"]
+    _, response = await api_of_clusters.get("/clusters/two")
+    (scheduler,) = response["cluster"]["schedulers"]
 
     async def leads() -> bool:
-        _, answer = await api_of_clusters.get("/clusters/two")
-        return bool(answer["cluster"]["schedulers"][0]["is_leader"])
+        _, response = await api_of_clusters.get("/clusters/two")
+        return bool(response["cluster"]["schedulers"][0]["is_leader"])
 
     await eventually(leads, lambda: "the leader to be known")
     assert scheduler["last_seen"]
@@ -109,9 +109,9 @@ async def test_schedulers_are_shown_with_health_and_role(api_of_clusters: Runnin
 async def test_a_refusal_keeps_a_scheduler_healthy(api_of_clusters: RunningGateway) -> None:
     for _ in range(3):
         await api_of_clusters.get("/api/v1/clusters/two/workloads/none")
-    _, answer = await api_of_clusters.get("/clusters/two")
+    _, response = await api_of_clusters.get("/clusters/two")
 
-    assert answer["cluster"]["healthy_schedulers"] == 1
+    assert response["cluster"]["healthy_schedulers"] == 1
 
 
 async def test_a_returning_scheduler_is_used_again(
@@ -134,9 +134,9 @@ async def test_the_overview_has_all_clusters(
     await other.control.apply("web", cpu=500, memory=1024)
     await other.control.until("web", "Running")
 
-    _, answer = await api_of_clusters.get("/api/v1/overview")
+    _, response = await api_of_clusters.get("/api/v1/overview")
 
-    one, two, lost = answer["clusters"]
+    one, two, lost = response["clusters"]
     assert one["name"] == "First"
     assert two["summary"]["running_workloads"] == 1
     assert two["mode"]["mode"] == "normal"
@@ -146,14 +146,14 @@ async def test_the_overview_has_all_clusters(
 
 
 async def test_schedulers_follow_the_srv_record(cluster: Cluster) -> None:
-    answer = [f"127.0.0.1:{cluster.settings.grpc_port}"]
+    response = [f"127.0.0.1:{cluster.settings.grpc_port}"]
     entry = ClusterEntry("found", discovery="_persys._tcp.test")
-    found = Behind(entry, new_channel, SystemClock(), lambda name: answer)
+    found = Behind(entry, new_channel, SystemClock(), lambda name: response)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(found.run())
 
         async def known() -> bool:
-            return [one.address for one in found.upstreams if one.is_leader] == answer
+            return [one.address for one in found.upstreams if one.is_leader] == response
 
         await eventually(known, lambda: "the scheduler to be found")
         running.cancel()

@@ -17,9 +17,9 @@ class Source:
 
     async def call(self) -> int:
         self.begun += 1
-        mine = self.begun
+        own = self.begun
         await self.may_end.wait()
-        return mine
+        return own
 
 
 async def turns(count: int = 5) -> None:
@@ -72,9 +72,9 @@ async def test_a_failure_is_shared_and_not_cached() -> None:
 
 
 async def outcome_of(shared: SingleFlight[int], ask: object) -> str:
-    with pytest.raises(UnavailableError) as raised:
+    with pytest.raises(UnavailableError) as error:
         await shared.call("a", ask)  # type: ignore[arg-type]
-    return str(raised.value)
+    return str(error.value)
 
 
 async def test_a_cancelled_waiter_affects_no_other() -> None:

@@ -58,25 +58,25 @@ async def deliver(
 ) -> tuple[int, Any]:
     body = json.dumps(payload).encode()
     signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    answer = {
+    response = {
         "X-Hub-Signature-256": f"sha256={signature}",
         "X-GitHub-Delivery": delivery or uuid4().hex,
         "X-GitHub-Event": event,
         **headers,
     }
     url = f"http://127.0.0.1:{api.gateway.public_port}/webhooks/github"
-    return await api.ask("POST", url, data=body, headers=answer)
+    return await api.ask("POST", url, data=body, headers=response)
 
 
 async def a_stack(cluster: Cluster, name: str, *, ref: str = "main", desired: str = "") -> str:
     """Returns the revision."""
     compose = pb.ComposeSpec(source_type="git", git_repo=REPOSITORY, git_ref=ref)
     spec = pb.WorkloadSpec(type="compose", compose=compose)
-    answer = await cluster.control.send(
+    response = await cluster.control.send(
         pb.ApplyWorkloadRequest(workload_id=name, spec=spec, desired_state=desired)
     )
-    assert answer.success, answer
-    return answer.revision_id
+    assert response.success, response
+    return response.revision_id
 
 
 async def until_redeployed(cluster: Cluster, name: str, revision: str) -> None:
@@ -93,15 +93,15 @@ async def test_a_push_redeploys_the_stacks_of_its_branch(
     other = await a_stack(cluster, "other", ref="next")
     stopped = await a_stack(cluster, "stopped", desired="Stopped")
 
-    answered = await deliver(api_with_webhooks, a_push(), delivery="d1")
+    replied = await deliver(api_with_webhooks, a_push(), delivery="d1")
 
-    assert answered == (202, {"status": "accepted"})
+    assert replied == (202, {"status": "accepted"})
     for name, revision in before.items():
         await until_redeployed(cluster, name, revision)
     assert (await cluster.control.workload("other")).revision_id == other
     assert (await cluster.control.workload("stopped")).revision_id == stopped
-    _, answer = await api_with_webhooks.get("/api/v1/gitops")
-    shown = {one["workload_id"]: one for one in answer["workloads"]}
+    _, response = await api_with_webhooks.get("/api/v1/gitops")
+    shown = {one["workload_id"]: one for one in response["workloads"]}
     assert shown.keys() == {"shop", "shop2", "other", "stopped"}
     assert (shown["shop"]["repository"], shown["shop"]["branch"]) == (
         "github.com/acme/shop",
@@ -110,7 +110,7 @@ async def test_a_push_redeploys_the_stacks_of_its_branch(
     assert shown["shop"]["last_delivery"]["commit"] == "c0ffee"
     assert "last_delivery" not in shown["other"]
     _, audit = await api_with_webhooks.get("/api/v1/audit")
-    assert {(deed["who"], deed["target"]) for deed in audit["deeds"]} == {
+    assert {(action["who"], action["target"]) for action in audit["deeds"]} == {
         ("operator/webhook", "shop"),
         ("operator/webhook", "shop2"),
     }
@@ -175,10 +175,10 @@ async def test_only_the_newest_waiting_push_of_a_branch_is_processed(
 
 async def last_commit(api: RunningGateway) -> str:
     """No outcome is known while the cluster is unreachable."""
-    status, answer = await api.get("/api/v1/gitops")
+    status, response = await api.get("/api/v1/gitops")
     if status != 200:
         return ""
-    (shop,) = answer["workloads"]
+    (shop,) = response["workloads"]
     return str(shop.get("last_delivery", {}).get("commit", ""))
 
 
@@ -299,9 +299,9 @@ async def deliver_raw(api: RunningGateway, body: bytes, delivery: bytes) -> byte
     reader, writer = await asyncio.open_connection("127.0.0.1", api.gateway.public_port)
     writer.write(b"\r\n".join((*lines, b"", body)))
     async with asyncio.timeout(20):
-        answer = await reader.read()
+        response = await reader.read()
     writer.close()
-    return answer.split(b" ")[1]
+    return response.split(b" ")[1]
 
 
 async def test_a_delivery_with_a_non_text_id_is_accepted_once(

@@ -208,8 +208,8 @@ async def test_a_call_that_is_cancelled_anywhere_is_complete_or_never_happened(
 
     tried = CallCancellation(world, name, calling, cancelled=cancelled)
 
-    whole = await tried.complete()
-    waits = await at_every_wait(lambda moment: tried.cancelled(moment, whole))
+    complete = await tried.complete()
+    waits = await at_every_wait(lambda moment: tried.cancelled(moment, complete))
 
     assert waits
-    assert whole or METHODS[name].audit is Audit.START
+    assert complete or METHODS[name].audit is Audit.START

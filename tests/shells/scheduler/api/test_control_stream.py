@@ -43,8 +43,8 @@ class Outward:
         while True:
             with suppress(SchedulerLostError):
                 async with connect(self._address) as link:
-                    answer = await link.register(registration(self._node_id))
-                    assert answer.accepted, answer.reason
+                    response = await link.register(registration(self._node_id))
+                    assert response.accepted, response.reason
                     self.joined += 1
                     while True:
                         await link.heartbeat(pb.HeartbeatRequest(node_id=self._node_id))
@@ -132,8 +132,8 @@ async def test_a_third_party_agent_gets_the_orders_of_the_contract(cluster: Clus
         await call.write(pb.ControlMessage(register=registration("plain")))
         while True:
             statuses = [pb.WorkloadStatus(workload_id=k, state=v) for k, v in states.items()]
-            told = pb.HeartbeatRequest(node_id="plain", workload_statuses=statuses)
-            await call.write(pb.ControlMessage(heartbeat=told))
+            heartbeat = pb.HeartbeatRequest(node_id="plain", workload_statuses=statuses)
+            await call.write(pb.ControlMessage(heartbeat=heartbeat))
             await asyncio.sleep(0.1)
 
     call = cluster.control.stub.ControlStream()
@@ -171,10 +171,10 @@ async def test_a_heartbeat_of_an_unknown_node_ends_the_stream(cluster: Cluster) 
     await call.read()
     await call.write(pb.ControlMessage(heartbeat=pb.HeartbeatRequest(node_id="another")))
 
-    with pytest.raises(grpc.aio.AioRpcError) as ended:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
         await call.read()
 
-    assert ended.value.code() is grpc.StatusCode.NOT_FOUND
+    assert error.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 @pytest.mark.parametrize(

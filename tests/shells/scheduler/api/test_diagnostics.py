@@ -60,11 +60,11 @@ async def test_what_an_agent_reports_is_shown_with_its_node(cluster: Cluster) ->
     await cluster.join("n1")
     error = pb.InternalError(component="agent", where="step", key="web", text="boom", count=3)
     error.last_at.FromDatetime(SystemClock().now())
-    beat = pb.HeartbeatRequest(node_id="n1", internal_errors=[error])
-    await cluster.control.stub.Heartbeat(beat, timeout=10)
+    heartbeat = pb.HeartbeatRequest(node_id="n1", internal_errors=[error])
+    await cluster.control.stub.Heartbeat(heartbeat, timeout=10)
 
     async def shown() -> bool:
-        await cluster.control.stub.Heartbeat(beat, timeout=10)
+        await cluster.control.stub.Heartbeat(heartbeat, timeout=10)
         nodes = (await diagnostics(cluster)).nodes
         return [(one.node_id, one.internal_errors[0].text) for one in nodes] == [("n1", "boom")]
 

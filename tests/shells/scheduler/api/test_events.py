@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 async def listed(cluster: Cluster, **wanted: object) -> pb.ListEventsResponse:
     request = pb.ListEventsRequest(**wanted)  # type: ignore[arg-type]
-    answer: pb.ListEventsResponse = await cluster.control.stub.ListEvents(request, timeout=10)
-    return answer
+    response: pb.ListEventsResponse = await cluster.control.stub.ListEvents(request, timeout=10)
+    return response
 
 
 async def kinds(cluster: Cluster, **wanted: object) -> list[str]:
@@ -52,9 +52,9 @@ async def test_every_step_of_a_lifecycle_is_an_event(cluster: Cluster) -> None:
     await cluster.control.delete("web")
     await cluster.control.until_gone("web")
 
-    told = await listed(cluster)
+    found = await listed(cluster)
 
-    assert [event.kind for event in told.events] == [
+    assert [event.kind for event in found.events] == [
         "NodeRegistered",
         "WorkloadCreated",
         "WorkloadPlaced",
@@ -62,9 +62,9 @@ async def test_every_step_of_a_lifecycle_is_an_event(cluster: Cluster) -> None:
         "WorkloadDeleteAsked",
         "WorkloadDeleted",
     ]
-    assert [event.sequence for event in told.events] == list(range(1, 7))
-    assert (told.first_sequence, told.last_sequence) == (1, 6)
-    placed = told.events[2]
+    assert [event.sequence for event in found.events] == list(range(1, 7))
+    assert (found.first_sequence, found.last_sequence) == (1, 6)
+    placed = found.events[2]
     assert (placed.workload_id, placed.node_id, placed.epoch) == ("web", "n1", 1)
 
 
@@ -115,12 +115,12 @@ async def test_a_watch_resumes_after_a_restart_without_gaps_or_repeats(cluster: 
     seen = await take(stream, 4)
 
     await cluster.stop()
-    with pytest.raises(grpc.aio.AioRpcError) as ended:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
         await stream.read()
     await cluster.start()
     await a_running_workload(cluster, "db")
 
-    assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
     stream = watch(cluster, after_sequence=seen[-1].sequence)
     again = await take(stream, 3)
     stream.cancel()
@@ -166,9 +166,9 @@ async def test_event_numbers_continue_after_all_events_expired(cluster: Cluster)
     await cluster.control.want("web", "Running")
     await cluster.control.until("web", "Running")
 
-    told = await listed(cluster)
-    assert told.first_sequence > 4
-    assert told.last_sequence == last + 2
+    found = await listed(cluster)
+    assert found.first_sequence > 4
+    assert found.last_sequence == last + 2
 
 
 async def test_a_commit_with_a_lost_reply_is_one_event(cluster: Cluster) -> None:

@@ -32,16 +32,18 @@ SPECS = {
 
 async def applied(cluster: Cluster, spec: pb.WorkloadSpec) -> str:
     request = pb.ApplyWorkloadRequest(workload_id="web", spec=spec)
-    answer: pb.ApplyWorkloadResponse = await cluster.control.stub.ApplyWorkload(request, timeout=30)
-    return "" if answer.success else answer.error_message
+    response: pb.ApplyWorkloadResponse = await cluster.control.stub.ApplyWorkload(
+        request, timeout=30
+    )
+    return "" if response.success else response.error_message
 
 
 async def planned(cluster: Cluster, spec: pb.WorkloadSpec) -> str:
     request = pb.ApplyWorkloadRequest(workload_id="web", spec=spec)
-    answer: pb.PlanWorkloadsResponse = await cluster.control.stub.PlanWorkloads(
+    response: pb.PlanWorkloadsResponse = await cluster.control.stub.PlanWorkloads(
         pb.PlanWorkloadsRequest(workloads=[request]), timeout=30
     )
-    (plan,) = answer.plans
+    (plan,) = response.plans
     return plan.reason if plan.action == "refused" else ""
 
 

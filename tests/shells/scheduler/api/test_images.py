@@ -125,18 +125,18 @@ async def added(cluster: Cluster, parts: int = 3, **start: object) -> dict[str, 
 
 
 async def listed(cluster: Cluster, **only: str) -> pb.ListImagesResponse:
-    answer: pb.ListImagesResponse = await cluster.control.stub.ListImages(
+    response: pb.ListImagesResponse = await cluster.control.stub.ListImages(
         pb.ListImagesRequest(**only), timeout=10
     )
-    return answer
+    return response
 
 
 async def removed(
     cluster: Cluster, name: str, node_ids: Iterable[str] = ()
 ) -> pb.RemoveImageResponse:
     request = pb.RemoveImageRequest(name=name, node_ids=list(node_ids))
-    answer: pb.RemoveImageResponse = await cluster.control.stub.RemoveImage(request, timeout=10)
-    return answer
+    response: pb.RemoveImageResponse = await cluster.control.stub.RemoveImage(request, timeout=10)
+    return response
 
 
 async def test_an_image_is_sent_to_every_node_that_runs_virtual_machines(cluster: Cluster) -> None:
@@ -190,7 +190,7 @@ async def test_the_slowest_node_sets_the_pace(cluster: Cluster, way: str) -> Non
     async with a_slow_store(cluster, way) as slow, asyncio.TaskGroup() as group:
         slow.may_go_on.clear()
         sender = Sender(cluster.control, PARTS, node_ids=["n1", "slow"])
-        answers = group.create_task(sender.ends())
+        responses = group.create_task(sender.ends())
         before = -1
 
         async def stands_still() -> bool:
@@ -203,7 +203,7 @@ async def test_the_slowest_node_sets_the_pace(cluster: Cluster, way: str) -> Non
         assert sender.sent < PARTS / 2
         assert fast.parts_taken < PARTS / 2
         slow.may_go_on.set()
-        ends = await answers
+        ends = await responses
 
         assert all(end.done and not end.problem for end in ends.values())
         assert len(fast.images["debian"]) == len(slow.images["debian"]) == PARTS * len(PART)
@@ -298,8 +298,8 @@ async def test_an_image_is_removed_and_nodes_that_keep_it_are_named(cluster: Clu
     first.images = {"debian": b"d", "used": b"u"}
     second.images = {"old": b"o"}
 
-    answer = await removed(cluster, "debian")
-    assert (list(answer.node_ids), list(answer.problems)) == ([one.id], [])
+    response = await removed(cluster, "debian")
+    assert (list(response.node_ids), list(response.problems)) == ([one.id], [])
     assert first.images.keys() == {"used"}
 
     kept = await removed(cluster, "used")
@@ -322,10 +322,10 @@ async def test_an_image_stays_on_a_node_while_an_assigned_vm_needs_it(
     node.features = ["image:debian", "machine-policies"]
     await node.register()
     vm = pb.VMSpec(vcpus=1, memory_mb=64, os_image="debian")
-    answer = await cluster.control.send(
+    response = await cluster.control.send(
         pb.ApplyWorkloadRequest(workload_id="shop", spec=pb.WorkloadSpec(type="vm", vm=vm))
     )
-    assert answer.success, answer.error_message
+    assert response.success, response.error_message
 
     async def sent() -> bool:
         return bool(store.applies)

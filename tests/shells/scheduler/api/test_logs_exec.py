@@ -101,9 +101,9 @@ async def test_logs_are_relayed_as_the_agent_sends_them(cluster: Cluster, talker
         (b"out\n", "stdout", ""),
         (b"err\n", "stderr", "db"),
     ]
-    (asked,) = talker.logs_asked
-    assert (asked.tail, asked.service, asked.timestamps) == (7, "db", True)
-    assert asked.since_unix_nanos == 1_500_000_000_000_000_001
+    (requested,) = talker.logs_asked
+    assert (requested.tail, requested.service, requested.timestamps) == (7, "db", True)
+    assert requested.since_unix_nanos == 1_500_000_000_000_000_001
 
 
 async def test_a_slow_reader_slows_the_agent(cluster: Cluster, talker: Talker) -> None:
@@ -140,12 +140,12 @@ async def test_a_disconnected_reader_cancels_the_call_to_the_agent(
 
 
 async def test_exec_relays_input_and_output(cluster: Cluster, talker: Talker) -> None:
-    said = [b"%d " % number for number in range(200)]
+    chunks = [b"%d " % number for number in range(200)]
 
-    call = cluster.control.stub.Exec(spoken(*said), timeout=20)
+    call = cluster.control.stub.Exec(spoken(*chunks), timeout=20)
     outputs = [one async for one in call]
 
-    assert b"".join(one.stdout for one in outputs) == b"".join(said)
+    assert b"".join(one.stdout for one in outputs) == b"".join(chunks)
     assert (outputs[-1].stderr, outputs[-1].exit.code) == (b"bye", 3)
 
 

@@ -121,21 +121,21 @@ async def test_an_invalid_apply_is_refused_with_its_field(
     request = a_request()
     change(request)
     written = cluster.store.transactions
-    answer = await cluster.control.send(request)
+    response = await cluster.control.send(request)
 
-    assert not answer.success
-    assert answer.failure_reason == pb.INVALID_SPEC
-    assert answer.error_message.startswith(field), answer.error_message
+    assert not response.success
+    assert response.failure_reason == pb.INVALID_SPEC
+    assert response.error_message.startswith(field), response.error_message
     assert cluster.store.transactions == written
     assert (await cluster.control.send(a_request())).success
 
 
 async def test_a_revision_cannot_name_two_specs(cluster: Cluster) -> None:
     await cluster.control.apply("web", image="nginx:1", revision="v1")
-    answer = await cluster.control.apply("web", image="nginx:2", revision="v1")
+    response = await cluster.control.apply("web", image="nginx:2", revision="v1")
 
-    assert not answer.success
-    assert answer.error_message.startswith("revision_id")
+    assert not response.success
+    assert response.error_message.startswith("revision_id")
     assert (await cluster.control.workload("web")).spec.container.image == "nginx:1"
 
 
@@ -145,39 +145,39 @@ async def test_a_workload_cannot_change_its_type(cluster: Cluster) -> None:
     request.spec.type = "compose"
     request.spec.compose.source_type = "inline"
     request.spec.compose.inline_yaml = "services: {a: {image: nginx}}"
-    answer = await cluster.control.send(request)
+    response = await cluster.control.send(request)
 
-    assert not answer.success
-    assert answer.error_message.startswith("spec.type")
+    assert not response.success
+    assert response.error_message.startswith("spec.type")
 
 
 async def test_the_desired_state_of_a_missing_workload_cannot_be_changed(cluster: Cluster) -> None:
-    answer = await cluster.control.want("nothing", "Running")
+    response = await cluster.control.want("nothing", "Running")
 
-    assert not answer.success
-    assert "workload not found: nothing" in answer.error_message
+    assert not response.success
+    assert "workload not found: nothing" in response.error_message
 
 
 async def test_deleting_a_missing_workload_is_refused(cluster: Cluster) -> None:
-    answer = await cluster.control.delete("nothing")
+    response = await cluster.control.delete("nothing")
 
-    assert not answer.success
-    assert "workload not found: nothing" in answer.error_message
+    assert not response.success
+    assert "workload not found: nothing" in response.error_message
     assert (await cluster.control.summary()).total_workloads == 0
 
 
 async def test_retrying_a_missing_workload_is_refused(cluster: Cluster) -> None:
-    answer = await cluster.control.retry("nothing")
+    response = await cluster.control.retry("nothing")
 
-    assert not answer.accepted
-    assert "workload not found: nothing" in answer.reason
+    assert not response.accepted
+    assert "workload not found: nothing" in response.reason
 
 
 async def test_redeploying_a_missing_workload_is_refused(cluster: Cluster) -> None:
-    answer = await cluster.control.redeploy("nothing")
+    response = await cluster.control.redeploy("nothing")
 
-    assert not answer.accepted
-    assert "workload not found: nothing" in answer.reason
+    assert not response.accepted
+    assert "workload not found: nothing" in response.reason
 
 
 @pytest.mark.parametrize(
@@ -238,10 +238,10 @@ async def test_a_node_without_capacity_is_refused_with_the_field(
 ) -> None:
     node = await cluster.prepare("n1")
     setattr(node.capabilities, field, value)
-    answer = await node.register()
+    response = await node.register()
 
-    assert not answer.accepted
-    assert answer.reason.startswith(f"capabilities.{field}")
+    assert not response.accepted
+    assert response.reason.startswith(f"capabilities.{field}")
     assert (await cluster.control.summary()).total_nodes == 0
 
 
@@ -249,20 +249,20 @@ async def test_a_node_without_capacity_is_refused_with_the_field(
 async def test_a_node_that_reserves_everything_is_refused(cluster: Cluster, field: str) -> None:
     node = await cluster.prepare("n1", cpu=4000, memory=4000)
     setattr(node.capabilities, field, 4000)
-    answer = await node.register()
+    response = await node.register()
 
-    assert not answer.accepted
-    assert answer.reason.startswith(f"capabilities.{field}")
+    assert not response.accepted
+    assert response.reason.startswith(f"capabilities.{field}")
 
 
 async def test_a_node_without_an_endpoint_is_refused(cluster: Cluster) -> None:
     node = await cluster.prepare("n1")
     node.agent.endpoint, endpoint = "", node.agent.endpoint
-    answer = await node.register()
+    response = await node.register()
     node.agent.endpoint = endpoint
 
-    assert not answer.accepted
-    assert answer.reason.startswith("grpc_endpoint")
+    assert not response.accepted
+    assert response.reason.startswith("grpc_endpoint")
 
 
 async def test_a_refused_order_in_a_status_means_no_copy(

@@ -51,16 +51,16 @@ async def a_keeper(cluster: Cluster, name: str = "n1") -> tuple[str, Keeper]:
 
 
 async def listed(cluster: Cluster, **only: str) -> pb.ListVolumesResponse:
-    answer: pb.ListVolumesResponse = await cluster.control.stub.ListVolumes(
+    response: pb.ListVolumesResponse = await cluster.control.stub.ListVolumes(
         pb.ListVolumesRequest(**only), timeout=10
     )
-    return answer
+    return response
 
 
 async def delete(cluster: Cluster, node_id: str = "") -> pb.DeleteVolumeResponse:
     request = pb.DeleteVolumeRequest(node_id=node_id, workload_id="old", name="data")
-    answer: pb.DeleteVolumeResponse = await cluster.control.stub.DeleteVolume(request, timeout=10)
-    return answer
+    response: pb.DeleteVolumeResponse = await cluster.control.stub.DeleteVolume(request, timeout=10)
+    return response
 
 
 async def test_all_nodes_are_called_and_those_that_do_not_reply_are_named(

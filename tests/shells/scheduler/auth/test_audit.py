@@ -71,8 +71,8 @@ async def events(cluster: Cluster, after: int) -> list[pb.EventView]:
 
 
 async def last_sequence(cluster: Cluster) -> int:
-    answer = await cluster.control.stub.ListEvents(pb.ListEventsRequest(limit=1), timeout=10)
-    sequence: int = answer.last_sequence
+    response = await cluster.control.stub.ListEvents(pb.ListEventsRequest(limit=1), timeout=10)
+    sequence: int = response.last_sequence
     return sequence
 
 
@@ -102,11 +102,11 @@ async def named_by_its_event(world: World, root: Root, name: str, own: str) -> N
     if METHODS[name].permission is Permission.REPORT:
         role, who = Role.AGENT, own if name == "Heartbeat" else f"{own}-new"
     caller = Control(cluster.settings.grpc_port, root.tls(role, who))
-    answers = await answered(getattr(caller.stub, name)(call.request(own), timeout=20))
+    responses = await answered(getattr(caller.stub, name)(call.request(own), timeout=20))
     await caller.channel.close()
-    for answer in answers:
-        assert getattr(answer, "accepted", True), f"{name}: {answer}"
-        assert getattr(answer, "success", True), f"{name}: {answer}"
+    for response in responses:
+        assert getattr(response, "accepted", True), f"{name}: {response}"
+        assert getattr(response, "success", True), f"{name}: {response}"
     if name in RECOVERIES:
         before = 0  # the event log restarts
     found = [one for one in await events(cluster, before) if one.kind == call.event]
@@ -194,10 +194,10 @@ async def test_a_call_through_a_standby_names_the_caller_of_the_standby(root: Ro
             )
         await until_standby(control)
         assert (await control.apply("web")).success
-        answer = await control.stub.ListEvents(
+        response = await control.stub.ListEvents(
             pb.ListEventsRequest(kinds=["WorkloadCreated"]), timeout=10
         )
-        (event,) = answer.events
+        (event,) = response.events
         assert event.identity == OPERATOR
         assert event.source.startswith("127.0.0.1:")
     finally:

@@ -172,9 +172,12 @@ async def test_a_leader_checks_the_certificate_that_was_presented_to_the_standby
         await stub.RegisterNode(a_registration("n1"), timeout=10)
     await secure.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
     claims = node.certificates.current.claims
-    said = ((FORWARDED_IDENTITY, "agent/n1"), (FORWARDED_CERTIFICATE, msgspec.json.encode(claims)))
+    output = (
+        (FORWARDED_IDENTITY, "agent/n1"),
+        (FORWARDED_CERTIFICATE, msgspec.json.encode(claims)),
+    )
     async with speaking(door_of(secure), root.tls(Role.SCHEDULER, "s2")) as stub:
-        call = stub.RegisterNode(a_registration("n1"), timeout=10, metadata=said)
+        call = stub.RegisterNode(a_registration("n1"), timeout=10, metadata=output)
         assert "was removed" in await refusal(call)
         garbage = ((FORWARDED_IDENTITY, "agent/n1"), (FORWARDED_CERTIFICATE, b"{"))
         call = stub.RegisterNode(a_registration("n1"), timeout=10, metadata=garbage)
@@ -191,8 +194,8 @@ async def test_a_node_behind_a_standby_that_does_not_renew_is_an_event(root: Roo
         async with speaking(replicas.endpoints[1], late) as stub:
             await stub.RegisterNode(a_registration("n1"), timeout=10)
             await stub.Heartbeat(pb.HeartbeatRequest(node_id="n1"), timeout=10)
-        asked = pb.ListEventsRequest(kinds=["NodeCertificateExpires"])
-        (event,) = (await first.stub.ListEvents(asked, timeout=10)).events
+        request = pb.ListEventsRequest(kinds=["NodeCertificateExpires"])
+        (event,) = (await first.stub.ListEvents(request, timeout=10)).events
         assert event.node_id == "n1"
     finally:
         await replicas.close()
@@ -205,8 +208,8 @@ async def test_a_scheduler_whose_clock_is_two_days_off_refuses_all_until_it_is_c
 ) -> None:
     user = secure.control.stub
     secure.clock.ahead = timedelta(days=days)
-    told = await refusal(user.GetIdentity(pb.GetIdentityRequest(), timeout=10))
-    assert "expired or not yet valid" in told
+    error = await refusal(user.GetIdentity(pb.GetIdentityRequest(), timeout=10))
+    assert "expired or not yet valid" in error
     secure.clock.ahead = timedelta()
     assert not await refusal(user.GetIdentity(pb.GetIdentityRequest(), timeout=10))
 

@@ -77,14 +77,14 @@ class Streaming:
             memory_total_mb=800_000,
             supported_workload_types=["container"],
         )
-        answer = await link.register(
+        response = await link.register(
             pb.RegisterNodeRequest(node_id=self._node_id, capabilities=capabilities)
         )
-        assert answer.accepted, answer.reason
+        assert response.accepted, response.reason
 
     async def _beat(self, link: Link) -> None:
-        answer = await link.heartbeat(pb.HeartbeatRequest(node_id=self._node_id))
-        assert answer.acknowledged
+        response = await link.heartbeat(pb.HeartbeatRequest(node_id=self._node_id))
+        assert response.acknowledged
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ async def test_everything_works_while_all_certificates_are_replaced(
     outside.agent.credentials = outside_tls.certificates.server_credentials()
     await outside.agent.start()
     await outside.join()
-    everybody = {
+    identities = {
         (Role.SCHEDULER, "s1"): scheduler,
         (Role.ADMIN, "me"): user,
         (Role.AGENT, "inside"): own,
@@ -155,7 +155,7 @@ async def test_everything_works_while_all_certificates_are_replaced(
         load = group.create_task(apply_on())
         for _ in range(ROUNDS):
             await asyncio.sleep(ROUND_SECONDS)
-            for (role, name), tls in everybody.items():
+            for (role, name), tls in identities.items():
                 root.write(role, name)
                 assert tls.certificates.reload()
 

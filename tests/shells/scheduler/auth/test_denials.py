@@ -43,8 +43,8 @@ async def refused(cluster: Cluster, tls: Tls, count: int) -> None:
 
 
 async def denials(control: Control) -> list[pb.EventView]:
-    asked = pb.ListEventsRequest(kinds=["AccessDenied"])
-    return list((await control.stub.ListEvents(asked, timeout=10)).events)
+    request = pb.ListEventsRequest(kinds=["AccessDenied"])
+    return list((await control.stub.ListEvents(request, timeout=10)).events)
 
 
 async def until_told(cluster: Cluster, count: int) -> list[pb.EventView]:
@@ -106,7 +106,7 @@ async def test_a_report_about_a_workload_of_another_node_changes_nothing(
             pb.ListEventsRequest(workload_id="web"), timeout=10
         )
         for state in ("Failed", "Stopped", "Deleted"):
-            lie = pb.HeartbeatRequest(
+            forged = pb.HeartbeatRequest(
                 node_id="n2",
                 workload_statuses=[
                     pb.WorkloadStatus(workload_id="web", state=state, epoch=99, message="a lie")
@@ -114,7 +114,7 @@ async def test_a_report_about_a_workload_of_another_node_changes_nothing(
                 workload_usage=[pb.WorkloadUsageSnapshot(workload_id="web", memory_bytes=1 << 60)],
                 removed_workload_ids=["web"],
             )
-            await insecure.control.stub.Heartbeat(lie, timeout=10)
+            await insecure.control.stub.Heartbeat(forged, timeout=10)
 
         async def counted() -> bool:
             page = await asyncio.to_thread(metrics, insecure)
@@ -133,6 +133,6 @@ async def test_a_report_about_a_workload_of_another_node_changes_nothing(
 
 def metrics(cluster: Cluster) -> str:
     url = f"http://127.0.0.1:{cluster.settings.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        text: str = answer.read().decode()
+    with urllib.request.urlopen(url, timeout=10) as response:
+        text: str = response.read().decode()
         return text

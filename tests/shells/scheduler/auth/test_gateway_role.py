@@ -42,16 +42,16 @@ def our_gateway(cluster: Cluster, tls: Tls) -> RotatingChannel:
 
 
 async def refusal(control: Control, name: str) -> grpc.aio.AioRpcError:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
         await control.apply(name)
-    return caught.value
+    return error.value
 
 
 async def events(control: Control) -> list[tuple[str, str]]:
-    answer = await control.stub.ListEvents(
+    response = await control.stub.ListEvents(
         pb.ListEventsRequest(kinds=["WorkloadCreated"]), timeout=10
     )
-    return [(event.kind, event.identity) for event in answer.events]
+    return [(event.kind, event.identity) for event in response.events]
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -96,13 +96,13 @@ async def test_our_gateway_never_acts_as_an_operator_by_itself(root: Root) -> No
         stub: AgentControlStub = AgentControlStub(way)
         request = pb.ApplyWorkloadRequest(workload_id="web")
         for metadata in (None, (), (("x-request-id", "1"),)):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
+            with pytest.raises(grpc.aio.AioRpcError) as error:
                 await stub.ApplyWorkload(request, timeout=10, metadata=metadata)
-            assert caught.value.details() == "gateway/g1 may not call ApplyWorkload"
+            assert error.value.details() == "gateway/g1 may not call ApplyWorkload"
         passed = ((FORWARDED_IDENTITY, "viewer/bob"),)
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
             await stub.ApplyWorkload(request, timeout=10, metadata=passed)
-        assert caught.value.details() == "viewer/bob may not call ApplyWorkload"
+        assert error.value.details() == "viewer/bob may not call ApplyWorkload"
 
 
 async def test_a_standby_passes_such_a_gateway_on_with_its_role(root: Root) -> None:

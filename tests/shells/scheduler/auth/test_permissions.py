@@ -80,8 +80,8 @@ async def test_a_viewer_reads_and_changes_nothing(caller: Caller) -> None:
 
 async def test_an_operator_runs_workloads_and_takes_no_snapshot(caller: Caller) -> None:
     async with caller.of(Role.OPERATOR, "ops") as stub:
-        answer = await stub.ApplyWorkload(an_apply(), timeout=10)
-        assert answer.success
+        response = await stub.ApplyWorkload(an_apply(), timeout=10)
+        assert response.success
         snapshot = stub.SaveSnapshot(pb.SaveSnapshotRequest(), timeout=10)
         with pytest.raises(grpc.aio.AioRpcError) as err:
             await snapshot.read()
@@ -90,8 +90,8 @@ async def test_an_operator_runs_workloads_and_takes_no_snapshot(caller: Caller) 
 
 async def test_an_agent_registers_as_its_own_node_and_no_other(caller: Caller) -> None:
     async with caller.of(Role.AGENT, "n1") as stub:
-        answer = await stub.RegisterNode(a_registration("n1"), timeout=10)
-        assert answer.accepted
+        response = await stub.RegisterNode(a_registration("n1"), timeout=10)
+        assert response.accepted
         assert await is_denied(stub.RegisterNode(a_registration("n2"), timeout=10))
         assert await is_denied(stub.Heartbeat(pb.HeartbeatRequest(node_id="n2"), timeout=10))
         assert await is_denied(stub.ListWorkloads(pb.ListWorkloadsRequest(), timeout=10))
@@ -117,12 +117,12 @@ async def test_a_stream_of_an_agent_acts_for_no_other_node(
 
 
 async def test_only_a_scheduler_may_forward_for_another_identity(caller: Caller) -> None:
-    told = ((FORWARDED_IDENTITY, "admin/me"),)
+    metadata = ((FORWARDED_IDENTITY, "admin/me"),)
     async with caller.of(Role.VIEWER, "eve") as stub:
-        assert await is_denied(stub.ApplyWorkload(an_apply(), timeout=10, metadata=told))
+        assert await is_denied(stub.ApplyWorkload(an_apply(), timeout=10, metadata=metadata))
     async with caller.of(Role.SCHEDULER, "s2") as stub:
-        answer = await stub.ApplyWorkload(an_apply(), timeout=10, metadata=told)
-        assert answer.success
+        response = await stub.ApplyWorkload(an_apply(), timeout=10, metadata=metadata)
+        assert response.success
         assert await is_denied(stub.DeleteWorkload(pb.DeleteWorkloadRequest(workload_id="w")))
 
 
@@ -148,12 +148,12 @@ async def test_a_certificate_of_another_trust_domain_has_no_identity(
 async def test_denials_are_counted(cluster: Cluster, caller: Caller) -> None:
     async with caller.of(Role.VIEWER, "eve") as stub:
         assert await is_denied(stub.ApplyWorkload(an_apply(), timeout=10))
-    told = 'persys_scheduler_denied_total{method="ApplyWorkload",role="viewer"} 1.0'
+    sample = 'persys_scheduler_denied_total{method="ApplyWorkload",role="viewer"} 1.0'
     url = f"http://127.0.0.1:{cluster.settings.metrics_port}/metrics"
-    assert told in await asyncio.to_thread(fetched, url)
+    assert sample in await asyncio.to_thread(fetched, url)
 
 
 def fetched(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        text: str = answer.read().decode()
+    with urllib.request.urlopen(url, timeout=10) as response:
+        text: str = response.read().decode()
         return text

@@ -30,8 +30,8 @@ async def only_start(start: pb.ExecStart) -> AsyncIterator[pb.ExecInput]:
 async def opened(control: Control, *metadata: tuple[str, str]) -> dict[str, Any]:
     """One idle stream of each kind, all of them started."""
     stub = control.stub
-    asked = pb.LogsRequest(workload_id="web", follow=True)
-    logs = stub.StreamLogs(asked, metadata=metadata)
+    request = pb.LogsRequest(workload_id="web", follow=True)
+    logs = stub.StreamLogs(request, metadata=metadata)
     shell = pb.ExecStart(workload_id="web", command=["sh"])
     console = pb.ExecStart(workload_id="web", console=True)
     calls = {
@@ -91,10 +91,10 @@ async def test_idle_streams_end_when_the_creator_of_their_token_is_revoked(
     await with_an_idle_workload(secure, root)
     tls = root.tls(Role.ADMIN, "creator")
     creator = Control(secure.settings.grpc_port, tls)
-    made = await creator.stub.CreateToken(
+    created = await creator.stub.CreateToken(
         pb.CreateTokenRequest(name="ops", role="operator"), timeout=10
     )
-    shown = ("authorization", f"Bearer {made.secret}")
+    shown = ("authorization", f"Bearer {created.secret}")
     calls = await opened(secure.control, shown)
 
     listed.revoke(tls)

@@ -65,9 +65,9 @@ async def test_an_unknown_name_is_refused_with_the_setting_that_admits_it(root: 
         ):
             control = Control(cluster.settings.grpc_port, named(root, name))
             request = pb.RegisterNodeRequest() if role == "agent" else pb.ListNodesRequest()
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
+            with pytest.raises(grpc.aio.AioRpcError) as error:
                 await getattr(control.stub, call)(request, timeout=10)
-            assert caught.value.details() == (
+            assert error.value.details() == (
                 f"certificate CN '{name}' is not recognised: expected a URI "
                 "spiffe://<trust domain>/<role>/<name> or a known name; "
                 f"PERSYS_TLS_CN_ROLES={name}={role} admits it"
@@ -79,9 +79,9 @@ async def test_a_shared_name_of_users_acts_with_its_role(root: Root) -> None:
     async with serving(root, ROLES) as cluster:
         control = Control(cluster.settings.grpc_port, named(root, "persysctl"))
         assert (await control.apply("web")).success
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
             await control.stub.RegisterNode(of_node("n1"), timeout=10)
-        assert caught.value.details() == "operator/persysctl may not call RegisterNode"
+        assert error.value.details() == "operator/persysctl may not call RegisterNode"
         await control.channel.close()
 
 
@@ -110,15 +110,17 @@ async def test_a_node_with_a_shared_certificate_belongs_to_its_first_host(root: 
         for call in range(2):
             beside = passed_by_standby(root, "10.0.0.9")
             if call == 0:
-                answer = await standby.stub.RegisterNode(of_node("n1"), timeout=10, metadata=beside)
-                text = answer.reason
-                assert not answer.accepted
+                response = await standby.stub.RegisterNode(
+                    of_node("n1"), timeout=10, metadata=beside
+                )
+                text = response.reason
+                assert not response.accepted
             else:
-                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                with pytest.raises(grpc.aio.AioRpcError) as error:
                     await standby.stub.Heartbeat(
                         pb.HeartbeatRequest(node_id="n1"), timeout=10, metadata=beside
                     )
-                text = caught.value.details() or ""
+                text = error.value.details() or ""
             assert "node n1 with a shared certificate is bound to host 127.0.0.1" in text
             assert "this call is from 10.0.0.9: persysctl node remove n1" in text
         near = passed_by_standby(root, "127.0.0.1")
@@ -134,9 +136,9 @@ async def test_a_stream_from_another_host_is_refused(root: Root) -> None:
         assert (await agent.stub.RegisterNode(of_node("n1"), timeout=10)).accepted
         call = standby.stub.ControlStream(metadata=passed_by_standby(root, "10.0.0.9"))
         await call.write(pb.ControlMessage(register=of_node("n1")))
-        answer = await call.read()
-        assert not answer.registered.accepted
-        assert "bound to host 127.0.0.1" in answer.registered.reason
+        response = await call.read()
+        assert not response.registered.accepted
+        assert "bound to host 127.0.0.1" in response.registered.reason
         call.cancel()
         await agent.channel.close()
         await standby.channel.close()
@@ -170,9 +172,9 @@ async def test_a_shared_certificate_does_not_take_over_a_node_with_its_own(root:
         agent = Control(cluster.settings.grpc_port, named(root, "compute-agent"))
         assert (await own.stub.RegisterNode(of_node("n1"), timeout=10)).accepted
 
-        answer = await agent.stub.RegisterNode(of_node("n1"), timeout=10)
-        assert not answer.accepted
-        assert answer.reason.startswith("node n1 has registered with a certificate of its own")
+        response = await agent.stub.RegisterNode(of_node("n1"), timeout=10)
+        assert not response.accepted
+        assert response.reason.startswith("node n1 has registered with a certificate of its own")
         with pytest.raises(grpc.aio.AioRpcError):
             await agent.stub.Heartbeat(pb.HeartbeatRequest(node_id="n1"), timeout=10)
         await own.channel.close()

@@ -54,8 +54,8 @@ async def is_refused(channel: grpc.aio.Channel) -> bool:
     """Also by reflection, which lists the services."""
     async with channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        asked = reflection_pb2.ServerReflectionRequest(list_services="")
-        call = stub.ServerReflectionInfo(iter([asked]), timeout=5)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        call = stub.ServerReflectionInfo(iter([request]), timeout=5)
         try:
             await call.read()
         except grpc.aio.AioRpcError as err:
@@ -77,8 +77,8 @@ def shown(root: Root, user: Tls) -> grpc.ChannelCredentials:
 
 
 def read_page(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        text: str = answer.read().decode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+        text: str = response.read().decode()
     return text
 
 
@@ -86,7 +86,7 @@ def test_without_a_certificate_a_scheduler_does_not_start_unless_it_is_insecure(
     tmp_path: Path,
 ) -> None:
     missing = tmp_path / "none.crt"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "persys.scheduler"],
         env=os.environ
         | {
@@ -101,9 +101,9 @@ def test_without_a_certificate_a_scheduler_does_not_start_unless_it_is_insecure(
         check=False,
     )
 
-    assert done.returncode == 1
-    assert f"{missing}: no such file" in done.stderr
-    assert "-insecure" in done.stderr
+    assert result.returncode == 1
+    assert f"{missing}: no such file" in result.stderr
+    assert "-insecure" in result.stderr
 
 
 async def test_a_workload_runs_over_tls_from_user_to_node(secure: Cluster, root: Root) -> None:
@@ -174,9 +174,9 @@ async def test_only_tls_1_2_and_newer_is_accepted(
     secure: Cluster, root: Root, version: str, gets_in: bool
 ) -> None:
     files = root.write(Role.ADMIN, "me")
-    mine = ("-cert", str(files.certificate), "-key", str(files.key))
+    own = ("-cert", str(files.certificate), "-key", str(files.key))
     port = secure.settings.grpc_port
-    assert await asyncio.to_thread(openssl_connects, port, version, *mine) is gets_in
+    assert await asyncio.to_thread(openssl_connects, port, version, *own) is gets_in
 
 
 @pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
@@ -193,20 +193,20 @@ async def test_a_thousand_idle_connections_do_not_affect_others(secure: Cluster,
             one = sockets.enter_context(socket.create_connection(address, 5))
             if number % 2:
                 one.send(b"\x16\x03\x01\x02\x00\x01")  # the first bytes of a handshake
-        newcomer = Control(secure.settings.grpc_port, user)
+        new_client = Control(secure.settings.grpc_port, user)
         try:
-            answer = await newcomer.summary()
+            response = await new_client.summary()
         finally:
-            await newcomer.channel.close()
-    assert answer.total_nodes == 0
+            await new_client.channel.close()
+    assert response.total_nodes == 0
 
 
 async def test_a_plain_text_connection_is_closed(secure: Cluster) -> None:
     with socket.create_connection(("127.0.0.1", secure.settings.grpc_port), 5) as plain:
         plain.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         plain.settimeout(15)
-        said = await asyncio.to_thread(plain.recv, 1024)
-    assert b"HTTP" not in said
+        output = await asyncio.to_thread(plain.recv, 1024)
+    assert b"HTTP" not in output
 
 
 async def test_a_node_that_does_not_renew_is_an_event_once_and_time_left_is_a_metric(
@@ -222,8 +222,8 @@ async def test_a_node_that_does_not_renew_is_an_event_once_and_time_left_is_a_me
     finally:
         await own.channel.close()
 
-    asked = pb.ListEventsRequest(kinds=["NodeCertificateExpires"])
-    (event,) = (await secure.control.stub.ListEvents(asked, timeout=10)).events
+    request = pb.ListEventsRequest(kinds=["NodeCertificateExpires"])
+    (event,) = (await secure.control.stub.ListEvents(request, timeout=10)).events
     assert event.node_id == "n1"
     assert "was not renewed" in event.message
     page = await asyncio.to_thread(read_page, secure.settings.metrics_port)

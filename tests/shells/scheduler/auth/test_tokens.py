@@ -51,13 +51,15 @@ async def made(
 ) -> pb.CreateTokenResponse:
     request = pb.CreateTokenRequest(name="ops", role=role, deeds=deeds, ttl_seconds=seconds)
     metadata = bearer(text) if text else ()
-    answer: pb.CreateTokenResponse = await stub.CreateToken(request, timeout=10, metadata=metadata)
-    return answer
+    response: pb.CreateTokenResponse = await stub.CreateToken(
+        request, timeout=10, metadata=metadata
+    )
+    return response
 
 
 async def whoami(stub: Stub, *metadata: tuple[str, str]) -> pb.IdentityView:
-    asked = stub.GetIdentity(pb.GetIdentityRequest(), timeout=10, metadata=metadata)
-    found: pb.IdentityView = await asked
+    call = stub.GetIdentity(pb.GetIdentityRequest(), timeout=10, metadata=metadata)
+    found: pb.IdentityView = await call
     return found
 
 
@@ -89,11 +91,11 @@ async def test_a_caller_with_a_token_has_the_identity_of_the_token(
 
 async def test_a_token_allows_only_its_scope(cluster: Cluster, root: Root) -> None:
     token = await made(cluster.control.stub, "operator", "read")
-    mine = bearer(token.secret)
-    asked = pb.DeleteWorkloadRequest(workload_id="w")
+    own = bearer(token.secret)
+    request = pb.DeleteWorkloadRequest(workload_id="w")
     async with as_one(cluster, root, Role.ADMIN, "you") as stub:
-        assert await code(stub, *mine) is grpc.StatusCode.OK
-        call = stub.DeleteWorkload(asked, timeout=10, metadata=mine)
+        assert await code(stub, *own) is grpc.StatusCode.OK
+        call = stub.DeleteWorkload(request, timeout=10, metadata=own)
         assert await code_of(call) is grpc.StatusCode.PERMISSION_DENIED
 
 
@@ -111,27 +113,27 @@ async def test_an_unknown_token_is_refused(cluster: Cluster) -> None:
 
 async def test_an_expired_or_revoked_token_is_refused(cluster: Cluster) -> None:
     stub = cluster.control.stub
-    brief, lasting = await made(stub, seconds=60), await made(stub)
-    assert await code(stub, *bearer(brief.secret)) is grpc.StatusCode.OK
+    short_lived, long_lived = await made(stub, seconds=60), await made(stub)
+    assert await code(stub, *bearer(short_lived.secret)) is grpc.StatusCode.OK
     cluster.clock.ahead = timedelta(seconds=61)
-    assert await code(stub, *bearer(brief.secret)) is grpc.StatusCode.UNAUTHENTICATED
-    assert await code(stub, *bearer(lasting.secret)) is grpc.StatusCode.OK
+    assert await code(stub, *bearer(short_lived.secret)) is grpc.StatusCode.UNAUTHENTICATED
+    assert await code(stub, *bearer(long_lived.secret)) is grpc.StatusCode.OK
 
-    asked = pb.RevokeTokenRequest(token_id=lasting.token.token_id)
-    assert (await stub.RevokeToken(asked, timeout=10)).accepted
-    assert await code(stub, *bearer(lasting.secret)) is grpc.StatusCode.UNAUTHENTICATED
-    again = await stub.RevokeToken(asked, timeout=10)
+    request = pb.RevokeTokenRequest(token_id=long_lived.token.token_id)
+    assert (await stub.RevokeToken(request, timeout=10)).accepted
+    assert await code(stub, *bearer(long_lived.secret)) is grpc.StatusCode.UNAUTHENTICATED
+    again = await stub.RevokeToken(request, timeout=10)
     assert (again.accepted, "not found" in again.reason) == (False, True)
 
 
 async def test_a_token_that_is_revoked_twice_at_once_is_revoked_once(cluster: Cluster) -> None:
     stub = cluster.control.stub
-    asked = pb.RevokeTokenRequest(token_id=(await made(stub)).token.token_id)
+    request = pb.RevokeTokenRequest(token_id=(await made(stub)).token.token_id)
     cluster.store.commit_seconds = 0.1
 
-    answers = await asyncio.gather(*(stub.RevokeToken(asked, timeout=10) for _ in range(2)))
+    responses = await asyncio.gather(*(stub.RevokeToken(request, timeout=10) for _ in range(2)))
 
-    assert sorted(answer.accepted for answer in answers) == [False, True]
+    assert sorted(response.accepted for response in responses) == [False, True]
 
 
 async def test_of_two_new_tokens_at_once_one_is_refused_at_the_limit(
@@ -140,9 +142,9 @@ async def test_of_two_new_tokens_at_once_one_is_refused_at_the_limit(
     monkeypatch.setattr(tokens, "COUNT_MAX", 1)
     cluster.store.commit_seconds = 0.1
 
-    answers = await asyncio.gather(*(made(cluster.control.stub) for _ in range(2)))
+    responses = await asyncio.gather(*(made(cluster.control.stub) for _ in range(2)))
 
-    assert sorted(bool(answer.secret) for answer in answers) == [False, True]
+    assert sorted(bool(response.secret) for response in responses) == [False, True]
 
 
 async def to_the_end(watch: grpc.aio.UnaryStreamCall[object, object]) -> None:
@@ -175,8 +177,8 @@ async def test_a_log_that_is_read_ends_when_its_token_is_revoked(
     await cluster.control.until(ENDLESS, "Running")
     stub = cluster.control.stub
     token = await made(stub)
-    asked = pb.LogsRequest(workload_id=ENDLESS, follow=True)
-    logs = stub.StreamLogs(asked, timeout=20, metadata=bearer(token.secret))
+    request = pb.LogsRequest(workload_id=ENDLESS, follow=True)
+    logs = stub.StreamLogs(request, timeout=20, metadata=bearer(token.secret))
     assert (await logs.read()).data == b"out\n"
     await stub.RevokeToken(pb.RevokeTokenRequest(token_id=token.token.token_id), timeout=10)
     with pytest.raises(grpc.aio.AioRpcError) as err:
@@ -250,8 +252,10 @@ async def test_an_invalid_token_request_is_refused_with_the_field(cluster: Clust
         ("viewer", (), 2**62, "ttl:"),
         ("viewer", (), -1, "ttl:"),
     ):
-        answer = await made(stub, role, *deeds, seconds=seconds)
-        assert (answer.accepted, answer.reason.startswith(word)) == (False, True), answer.reason
+        response = await made(stub, role, *deeds, seconds=seconds)
+        assert (response.accepted, response.reason.startswith(word)) == (False, True), (
+            response.reason
+        )
 
 
 async def test_a_gateway_forwards_only_users_and_a_token_takes_precedence(
@@ -263,9 +267,9 @@ async def test_a_gateway_forwards_only_users_and_a_token_takes_precedence(
         found = await whoami(stub, for_admin)
         assert (found.role, found.name) == ("admin", "alice")
         assert "workloads" in found.deeds
-        for nobody in ("agent/n1", "scheduler/s1", "gateway/g2", "nonsense"):
-            told = await code(stub, (FORWARDED_IDENTITY, nobody))
-            assert told is grpc.StatusCode.PERMISSION_DENIED
+        for identity in ("agent/n1", "scheduler/s1", "gateway/g2", "nonsense"):
+            status_code = await code(stub, (FORWARDED_IDENTITY, identity))
+            assert status_code is grpc.StatusCode.PERMISSION_DENIED
         both = await whoami(stub, for_admin, *bearer(viewer.secret))
         assert (both.role, both.name) == ("viewer", "ops")
     async with as_one(cluster, root, Role.OPERATOR, "mallory") as stub:
@@ -276,8 +280,8 @@ async def test_creating_and_revoking_a_token_are_events(cluster: Cluster) -> Non
     stub = cluster.control.stub
     token = (await made(stub)).token
     await stub.RevokeToken(pb.RevokeTokenRequest(token_id=token.token_id), timeout=10)
-    asked = pb.ListEventsRequest(kinds=["TokenCreated", "TokenRevoked"])
-    events = (await stub.ListEvents(asked, timeout=10)).events
+    request = pb.ListEventsRequest(kinds=["TokenCreated", "TokenRevoked"])
+    events = (await stub.ListEvents(request, timeout=10)).events
     assert [event.kind for event in events] == ["TokenCreated", "TokenRevoked"]
     assert all(token.token_id in event.message for event in events)
     assert all("by admin/me" in event.message for event in events)
@@ -294,21 +298,21 @@ async def test_a_standby_authenticates_tokens_and_the_leader_checks_them_again(r
         await until_standby(second)
         token = await made(second.stub, "operator", "workloads", "read")
         assert token.accepted, token.reason
-        mine = bearer(token.secret)
-        asked = pb.RetryWorkloadRequest(workload_id="w")
+        own = bearer(token.secret)
+        request = pb.RetryWorkloadRequest(workload_id="w")
 
-        assert (await whoami(second.stub, *mine)).role == "operator"
-        assert await code(second.stub, *mine) is grpc.StatusCode.OK
-        retried = await second.stub.RetryWorkload(asked, timeout=10, metadata=mine)
+        assert (await whoami(second.stub, *own)).role == "operator"
+        assert await code(second.stub, *own) is grpc.StatusCode.OK
+        retried = await second.stub.RetryWorkload(request, timeout=10, metadata=own)
         assert "not found" in retried.reason
-        denied = second.stub.ListTokens(pb.ListTokensRequest(), timeout=10, metadata=mine)
+        denied = second.stub.ListTokens(pb.ListTokensRequest(), timeout=10, metadata=own)
         assert await code_of(denied) is grpc.StatusCode.PERMISSION_DENIED
 
         revoked = pb.RevokeTokenRequest(token_id=token.token.token_id)
         await first.stub.RevokeToken(revoked, timeout=10)
 
         async def is_refused() -> bool:
-            return await code(second.stub, *mine) is grpc.StatusCode.UNAUTHENTICATED
+            return await code(second.stub, *own) is grpc.StatusCode.UNAUTHENTICATED
 
         await eventually(is_refused, lambda: "the standby to hear of it")
     finally:
@@ -337,8 +341,8 @@ async def test_with_insecure_tokens_are_ignored_and_cannot_be_created() -> None:
     store = FaultyStore(MemoryStore(SystemClock().monotonic))
     async with a_cluster(store, fast_settings()) as insecure:
         stub = insecure.control.stub
-        answer = await made(stub, "admin")
-        assert (answer.accepted, "-insecure" in answer.reason) == (False, True)
+        response = await made(stub, "admin")
+        assert (response.accepted, "-insecure" in response.reason) == (False, True)
         assert await code(stub, *bearer("nonsense")) is grpc.StatusCode.OK
         assert (await whoami(stub, *bearer("nonsense"))).role == ""
     await store.store.close()

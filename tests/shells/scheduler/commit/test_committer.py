@@ -87,42 +87,44 @@ class Leading:
 async def leading(
     events: EventLimits = LIMITS, store: type[FaultyStore] = FaultyStore
 ) -> AsyncIterator[Leading]:
-    made = Leading(events, store)
-    await made.watch.take_over()
+    created = Leading(events, store)
+    await created.watch.take_over()
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(made.committer.run())
-        yield made
+        running = group.create_task(created.committer.run())
+        yield created
         running.cancel()
-    await made.store.store.close()
+    await created.store.store.close()
 
 
 async def test_a_conflict_leads_to_reading_again_so_that_the_next_attempt_succeeds() -> None:
-    async with leading() as made:
-        await made.put()
-        await made.store.store.commit(
+    async with leading() as created:
+        await created.put()
+        await created.store.store.commit(
             [Unit(puts={KEY: records.encode(RemovedNode(NodeId("n1"), NOON))})]
         )
 
         with pytest.raises(ConflictError):
-            await made.put(number=1)
-        await eventually(lambda: _is_true(bool(made.reloads)), lambda: "the store to be read again")
-        await made.put(number=2)
+            await created.put(number=1)
+        await eventually(
+            lambda: _is_true(bool(created.reloads)), lambda: "the store to be read again"
+        )
+        await created.put(number=2)
 
-        stored = await made.store.get(KEY)
+        stored = await created.store.get(KEY)
         assert stored is not None
         assert records.decode(stored.value, RemovedNode).removed_at == NOON + timedelta(seconds=2)
 
 
 async def test_changes_queued_before_a_reload_fail_with_a_conflict() -> None:
-    async with leading() as made:
-        await made.put()
-        await made.store.store.commit(
+    async with leading() as created:
+        await created.put()
+        await created.store.store.commit(
             [Unit(puts={KEY: records.encode(RemovedNode(NodeId("n1"), NOON))})]
         )
-        made.store.commit_seconds = 0.05
-        first = asyncio.ensure_future(made.put(number=1))
+        created.store.commit_seconds = 0.05
+        first = asyncio.ensure_future(created.put(number=1))
         await asyncio.sleep(0.02)
-        second = asyncio.ensure_future(made.put(keys.removed_key(NodeId("n2"))))
+        second = asyncio.ensure_future(created.put(keys.removed_key(NodeId("n2"))))
 
         outcomes = await asyncio.wait_for(
             asyncio.gather(first, second, return_exceptions=True), DEADLINE_SECONDS
@@ -132,87 +134,87 @@ async def test_changes_queued_before_a_reload_fail_with_a_conflict() -> None:
 
 
 async def test_after_any_number_of_outages_the_store_is_written_again() -> None:
-    async with leading() as made:
+    async with leading() as created:
         for number in range(200):
-            made.modes.take(StoreUnreachable(f"outage {number}"))
-            made.modes.take(StoreHealthy())
-        made.store.down = True
+            created.modes.take(StoreUnreachable(f"outage {number}"))
+            created.modes.take(StoreHealthy())
+        created.store.down = True
         with pytest.raises(FrozenError):
-            await made.put()
-        made.store.down = False
+            await created.put()
+        created.store.down = False
 
-        await eventually(lambda: _is_true(not made.modes.is_frozen), lambda: "normal mode")
+        await eventually(lambda: _is_true(not created.modes.is_frozen), lambda: "normal mode")
 
-        await made.put()
-        changes = [one for one in made.events if one.kind is EventKind.MODE_CHANGED]
+        await created.put()
+        changes = [one for one in created.events if one.kind is EventKind.MODE_CHANGED]
         assert len(changes) == UNWRITTEN_MAX + 1
         assert "outage 0" in changes[0].message
         assert "169 earlier mode changes" in changes[-1].message
 
 
 async def test_a_quarantined_record_is_neither_written_nor_deleted() -> None:
-    async with leading() as made:
-        made.quarantine.put(Quarantined(KEY, "removal", "damaged", replaceable=False))
+    async with leading() as created:
+        created.quarantine.put(Quarantined(KEY, "removal", "damaged", replaceable=False))
 
         with pytest.raises(QuarantinedError, match="/removed/n1 cannot be read: damaged"):
-            await made.put()
+            await created.put()
         with pytest.raises(QuarantinedError):
-            await made.committer.commit(Transaction(done=lambda: None, drops=[KEY]))
-        await made.put(keys.removed_key(NodeId("n2")))
+            await created.committer.commit(Transaction(done=lambda: None, drops=[KEY]))
+        await created.put(keys.removed_key(NodeId("n2")))
 
-        assert await made.store.get(KEY) is None
-        assert KEY in made.quarantine
+        assert await created.store.get(KEY) is None
+        assert KEY in created.quarantine
 
 
 async def test_a_damaged_record_that_may_be_replaced_is_no_longer_quarantined_after_that() -> None:
-    async with leading() as made:
-        made.quarantine.put(Quarantined(KEY, "removal", "damaged", replaceable=True))
+    async with leading() as created:
+        created.quarantine.put(Quarantined(KEY, "removal", "damaged", replaceable=True))
 
-        await made.put()
+        await created.put()
 
-        assert KEY not in made.quarantine
+        assert KEY not in created.quarantine
 
 
 async def test_a_change_above_the_size_limit_is_a_defect_and_changes_nothing() -> None:
-    async with leading() as made:
+    async with leading() as created:
         many = [keys.removed_key(NodeId(f"n{number}")) for number in range(CHANGE_RECORDS_MAX + 1)]
 
         with pytest.raises(AssertionError, match="must be split"):
-            await made.committer.commit(Transaction(done=lambda: None, drops=many))
+            await created.committer.commit(Transaction(done=lambda: None, drops=many))
 
-        await made.committer.commit(Transaction(done=lambda: None, drops=many[:-1]))
+        await created.committer.commit(Transaction(done=lambda: None, drops=many[:-1]))
 
 
 async def test_a_record_that_cannot_be_stored_fails_alone_and_changes_nothing_in_memory() -> None:
     done: list[str] = []
 
-    async with leading() as made:
+    async with leading() as created:
         odd = RemovedNode(NodeId("\ud800"), NOON)
         with pytest.raises(InvalidError, match="cannot be stored"):
-            await made.committer.commit(
+            await created.committer.commit(
                 Transaction(done=lambda: done.append("odd"), puts={"/removed/odd": odd})
             )
-        await made.put()
+        await created.put()
 
         assert done == []
-        assert await made.store.get(KEY) is not None
+        assert await created.store.get(KEY) is not None
 
 
 async def test_events_beyond_their_number_are_trimmed_while_their_sources_write_more() -> None:
     """Each node has one event, so that the next event of a node replaces its own."""
     limits = EventLimits(count_max=20)
-    async with leading(limits) as made:
+    async with leading(limits) as created:
         for _ in range(3):
             async with asyncio.TaskGroup() as group:
                 for number in range(100):
                     node = f"n{number % 50}"
                     event = Event(SystemClock().now(), EventKind.NODE_READY, node_id=node)
                     change = Transaction(done=lambda: None, events=[event])
-                    group.create_task(made.committer.commit(change))
+                    group.create_task(created.committer.commit(change))
 
         for number in range(20):  # a few are deleted with each change
-            await made.put(number=number)
-        stored = await made.store.read(keys.EVENTS)
+            await created.put(number=number)
+        stored = await created.store.read(keys.EVENTS)
         assert len(stored.records) == limits.count_max
 
 
@@ -270,17 +272,19 @@ class RefusingStore(FaultyStore):
 
 
 async def test_a_change_that_the_store_refuses_fails_alone() -> None:
-    async with leading(store=RefusingStore) as made:
+    async with leading(store=RefusingStore) as created:
         RefusingStore.refused = KEY
         names = [KEY, *(keys.removed_key(NodeId(f"other{number}")) for number in range(5))]
 
         outcomes = await asyncio.wait_for(
-            asyncio.gather(*map(made.put, names), return_exceptions=True), DEADLINE_SECONDS
+            asyncio.gather(*map(created.put, names), return_exceptions=True), DEADLINE_SECONDS
         )
 
         assert [type(outcome) for outcome in outcomes] == [InvalidError, *[type(None)] * 5]
-        await eventually(lambda: _is_true(bool(made.reloads)), lambda: "the store to be read again")
-        await made.put(keys.removed_key(NodeId("later")))
+        await eventually(
+            lambda: _is_true(bool(created.reloads)), lambda: "the store to be read again"
+        )
+        await created.put(keys.removed_key(NodeId("later")))
 
 
 async def _is_true(value: bool) -> bool:

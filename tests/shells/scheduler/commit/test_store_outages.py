@@ -19,8 +19,8 @@ from shells.scheduler.stores import FaultyStore
 async def health(cluster: Cluster) -> str:
     url = f"http://127.0.0.1:{cluster.settings.metrics_port}/health"
     timeout = aiohttp.ClientTimeout(total=10)
-    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
-        return str((await answer.json())["status"])
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+        return str((await response.json())["status"])
 
 
 async def until_normal(cluster: Cluster) -> None:
@@ -67,9 +67,9 @@ async def test_reads_and_heartbeats_work_while_the_store_is_down(cluster: Cluste
     await cluster.control.apply("other")
 
     assert (await cluster.control.workload("web")).status == "Running"
-    answer = await node.heartbeat()
-    assert answer.acknowledged
-    assert answer.drain_node
+    response = await node.heartbeat()
+    assert response.acknowledged
+    assert response.drain_node
     assert await health(cluster) == "degraded"
     assert node.agent.running() == {"web"}
 
@@ -80,9 +80,9 @@ async def test_everything_resumes_when_the_store_is_back(cluster: Cluster) -> No
     await cluster.control.apply("web")
     cluster.store.down = False
     await until_normal(cluster)
-    answer = await cluster.control.apply("web")
+    response = await cluster.control.apply("web")
 
-    assert answer.success, answer.error_message
+    assert response.success, response.error_message
     await cluster.control.until("web", "Running")
     assert not (await node.heartbeat()).drain_node
 
@@ -119,9 +119,9 @@ async def test_a_commit_with_a_lost_reply_is_read_again(cluster: Cluster) -> Non
         "first", cpu=1000
     )  # reserves a block of epochs, in a commit of its own
     cluster.store.loses_answers = True
-    answer = await cluster.control.apply("web", cpu=1000)
-    assert not answer.success
-    assert "the answer was lost" in answer.error_message
+    response = await cluster.control.apply("web", cpu=1000)
+    assert not response.success
+    assert "the answer was lost" in response.error_message
     cluster.store.loses_answers = False
 
     # Nothing is written: the scheduler must probe the store on its own.
@@ -144,9 +144,9 @@ async def test_an_apply_after_a_lost_reply_is_decided_on_the_stored_records(
     await cluster.control.apply("web", cpu=1500)  # stored on n1
     cluster.store.loses_answers = False
     await until_normal(cluster)
-    answer = await cluster.control.apply("web", cpu=3000)
+    response = await cluster.control.apply("web", cpu=3000)
 
-    assert answer.success, answer.error_message
+    assert response.success, response.error_message
     view = await cluster.control.until("web", "Running")
     assert view.assigned_node_id == "n2"
     assert view.epoch > 2, "other has 1, and web was stored with 2"
@@ -163,8 +163,8 @@ async def test_a_deletion_with_a_lost_reply_is_completed(cluster: Cluster) -> No
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
     cluster.store.loses_answers = True
-    answer = await cluster.control.delete("web")
-    assert not answer.success
+    response = await cluster.control.delete("web")
+    assert not response.success
     cluster.store.loses_answers = False
 
     await cluster.control.until_gone("web")
@@ -246,10 +246,10 @@ async def test_a_store_that_is_down_at_the_start_ends_the_scheduler(cluster: Clu
         fast_settings(), store, SystemClock(), tls=None, router=LeaderRouter(leader_connector(None))
     )
 
-    with pytest.raises(ExceptionGroup) as ended:
+    with pytest.raises(ExceptionGroup) as error:
         await scheduler.run(asyncio.Event())
 
-    assert ended.group_contains(StoreUnavailableError, match="the disk is full")
+    assert error.group_contains(StoreUnavailableError, match="the disk is full")
 
 
 async def test_a_write_that_arrives_after_the_store_was_read_again_is_refused(

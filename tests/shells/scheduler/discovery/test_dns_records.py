@@ -236,8 +236,8 @@ async def test_one_failed_query_is_not_reported() -> None:
     check = a_check(dns)
 
     with capture_logs() as logs:
-        for answer in (None, ["10.0.0.9:8085"], None, ["10.0.0.9:8085"]):
-            dns.answer = answer
+        for response in (None, ["10.0.0.9:8085"], None, ["10.0.0.9:8085"]):
+            dns.answer = response
             await check.check()
 
     assert logs == []

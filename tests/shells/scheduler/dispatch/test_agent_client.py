@@ -65,8 +65,8 @@ async def test_the_connection_to_a_removed_node_is_closed() -> None:
         await cluster.control.until_gone("web")
 
         await node.fall_silent()
-        answer = await cluster.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
-        assert answer.accepted, answer.reason
+        response = await cluster.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
+        assert response.accepted, response.reason
 
         async def closed() -> bool:
             return not connections.open

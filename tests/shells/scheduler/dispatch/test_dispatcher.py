@@ -133,11 +133,11 @@ class World:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    made = World()
+    created = World()
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(made.dispatcher.run())
+        running = group.create_task(created.dispatcher.run())
         await asyncio.sleep(0)
-        yield made
+        yield created
         running.cancel()
 
 

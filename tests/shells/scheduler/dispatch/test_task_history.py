@@ -36,8 +36,8 @@ def an_action(
 
 async def told(cluster: Cluster, name: str = "web") -> list[pb.EventView]:
     request = pb.ListEventsRequest(workload_id=name, kinds=["OperationTimedOut"])
-    answer = await cluster.control.stub.ListEvents(request, timeout=10)
-    return list(answer.events)
+    response = await cluster.control.stub.ListEvents(request, timeout=10)
+    return list(response.events)
 
 
 async def until_told(cluster: Cluster, count: int = 1) -> list[pb.EventView]:

@@ -65,9 +65,9 @@ async def test_the_event_of_an_end_names_its_task(cluster: Cluster, tmp_path: Pa
         await cluster.control.until("web", "Running")
         (task,) = await history(cluster, 1)
         request = pb.ListEventsRequest(workload_id="web", kinds=["WorkloadRunning"])
-        answer = await cluster.control.stub.ListEvents(request, timeout=10)
+        response = await cluster.control.stub.ListEvents(request, timeout=10)
 
-    assert [event.task_id for event in answer.events] == [task.task_id]
+    assert [event.task_id for event in response.events] == [task.task_id]
 
 
 async def test_a_task_is_written_once_and_not_again_after_a_restart(

@@ -62,12 +62,12 @@ async def test_a_removed_workload_that_the_agent_keeps_listing_is_not_an_orphan(
     node.agent.copies["old"] = Copy(unassigned)
 
     async def is_recorded() -> bool:
-        answer = await cluster.control.stub.ListDrifts(pb.ListDriftsRequest(), timeout=10)
-        return "old" in {drift.workload_id for drift in answer.drifts}
+        response = await cluster.control.stub.ListDrifts(pb.ListDriftsRequest(), timeout=10)
+        return "old" in {drift.workload_id for drift in response.drifts}
 
     await eventually(is_recorded, lambda: "the stranger to be recorded")
-    answer = await cluster.control.stub.ListDrifts(pb.ListDriftsRequest(), timeout=10)
-    assert {drift.workload_id for drift in answer.drifts} == {"old"}
+    response = await cluster.control.stub.ListDrifts(pb.ListDriftsRequest(), timeout=10)
+    assert {drift.workload_id for drift in response.drifts} == {"old"}
 
 
 async def test_a_delete_task_of_an_earlier_workload_proves_nothing(cluster: Cluster) -> None:
@@ -85,8 +85,8 @@ async def test_a_delete_task_of_an_earlier_workload_proves_nothing(cluster: Clus
     node.agent.behaviour.keeps_copies = True
     node.agent.copies["web"].status.actual_state = agent_pb2.ACTUAL_STATE_STOPPED
     await cluster.control.delete("web")
-    asked = len(node.agent.inquiries)
-    await until(lambda: len(node.agent.inquiries) > asked + 3, "the tasks to be read")
+    request_count = len(node.agent.inquiries)
+    await until(lambda: len(node.agent.inquiries) > request_count + 3, "the tasks to be read")
 
     assert (await cluster.control.workload("web")).status == "Deleting"
 
@@ -235,8 +235,8 @@ async def test_an_agent_with_rare_heartbeats_stays_ready() -> None:
         await node.register()
         await asyncio.sleep(0.9)
         await node.heartbeat()
-        began = time.monotonic()
-        while time.monotonic() - began < 2.0:  # the lease is 2.7 seconds by now
+        started_at = time.monotonic()
+        while time.monotonic() - started_at < 2.0:  # the lease is 2.7 seconds by now
             assert (await cluster.control.node("n1")).status == "Ready"
             await asyncio.sleep(0.1)
         view = await cluster.control.until_node("n1", "NotReady")
@@ -246,7 +246,7 @@ async def test_an_agent_with_rare_heartbeats_stays_ready() -> None:
 
 async def drifted(cluster: Cluster) -> set[str]:
     """The types of recorded drift."""
-    answer = await cluster.control.stub.ListEvents(
+    response = await cluster.control.stub.ListEvents(
         pb.ListEventsRequest(kinds=["DriftDetected"]), timeout=10
     )
-    return {kind for event in answer.events for kind in DRIFTS if kind in event.message}
+    return {kind for event in response.events for kind in DRIFTS if kind in event.message}

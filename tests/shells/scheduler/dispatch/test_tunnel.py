@@ -19,8 +19,8 @@ DEADLINE_SECONDS = 10.0
 async def ask(tunnel: Tunnel, workload_id: str, *, timeout: float = DEADLINE_SECONDS) -> str:
     stub: Any = tunnel.stub
     request = agent_pb2.GetWorkloadStatusRequest(id=workload_id)
-    answer = await stub.GetWorkloadStatus(request, timeout=timeout)
-    return str(answer.status.id)
+    response = await stub.GetWorkloadStatus(request, timeout=timeout)
+    return str(response.status.id)
 
 
 async def next_call(tunnel: Tunnel) -> control_pb2.StreamCall:
@@ -31,10 +31,10 @@ async def next_call(tunnel: Tunnel) -> control_pb2.StreamCall:
 
 
 def reply_to(call: control_pb2.StreamCall) -> control_pb2.StreamReply:
-    asked = agent_pb2.GetWorkloadStatusRequest.FromString(call.request)
-    status = agent_pb2.WorkloadStatus(id=asked.id)
-    answer = agent_pb2.GetWorkloadStatusResponse(status=status)
-    return control_pb2.StreamReply(id=call.id, response=answer.SerializeToString(), last=True)
+    request = agent_pb2.GetWorkloadStatusRequest.FromString(call.request)
+    status = agent_pb2.WorkloadStatus(id=request.id)
+    response = agent_pb2.GetWorkloadStatusResponse(status=status)
+    return control_pb2.StreamReply(id=call.id, response=response.SerializeToString(), last=True)
 
 
 async def test_replies_in_another_order_reach_their_callers() -> None:

@@ -27,10 +27,10 @@ async def drifts(cluster: Cluster, **filters: str) -> Sequence[pb.DriftView]:
 
 
 async def list_drifts(cluster: Cluster, **filters: str) -> pb.ListDriftsResponse:
-    answer: pb.ListDriftsResponse = await cluster.control.stub.ListDrifts(
+    response: pb.ListDriftsResponse = await cluster.control.stub.ListDrifts(
         pb.ListDriftsRequest(**filters), timeout=10
     )
-    return answer
+    return response
 
 
 async def until_noted(cluster: Cluster, count: int = 1, **filters: str) -> Sequence[pb.DriftView]:
@@ -66,10 +66,10 @@ async def orphan_word(
     cluster: Cluster, verb: str, name: str, node_id: str = "n1"
 ) -> pb.OrphanAnswer:
     method = getattr(cluster.control.stub, verb)
-    answer: pb.OrphanAnswer = await method(
+    response: pb.OrphanAnswer = await method(
         pb.OrphanRequest(node_id=node_id, workload_id=name), timeout=10
     )
-    return answer
+    return response
 
 
 async def test_a_missing_workload_is_recorded_once_and_created_again(cluster: Cluster) -> None:
@@ -98,8 +98,8 @@ async def test_a_container_that_its_node_repairs_is_recorded_and_not_ordered_aga
     applied = node.agent.copies["web"].applied
 
     node.agent.copies["web"].status.metadata["container.drift"] = "network bridge is not attached"
-    (noted,) = await until_noted(cluster, type="state_mismatch")
-    assert noted.detail == "runs, but not as it was created: network bridge is not attached"
+    (recorded,) = await until_noted(cluster, type="state_mismatch")
+    assert recorded.detail == "runs, but not as it was created: network bridge is not attached"
     view = await cluster.control.workload("web")
     assert (view.status, view.reason.code) == ("Running", "Drifted")
     assert view.reason.message == "network bridge is not attached"
@@ -132,9 +132,9 @@ async def test_an_external_stop_or_change_is_repaired(cluster: Cluster) -> None:
         )
 
     await eventually(put_right, lambda: f"both to be put right: {node.agent.copies}")
-    told = "".join(await events(cluster, "DriftDetected"))
-    assert "state_mismatch" in told
-    assert "revision_mismatch" in told
+    reported = "".join(await events(cluster, "DriftDetected"))
+    assert "state_mismatch" in reported
+    assert "revision_mismatch" in reported
 
 
 @pytest.mark.parametrize(
@@ -230,12 +230,12 @@ async def test_a_copy_that_is_not_an_orphan_is_not_deleted(cluster: Cluster) -> 
     await cluster.control.until("web", "Running")
     bound = await orphan_word(cluster, "DeleteOrphan", "web")
     unknown = await orphan_word(cluster, "DeleteOrphan", "nobody")
-    nowhere = await orphan_word(cluster, "DeleteOrphan", "web", "n9")
+    missing = await orphan_word(cluster, "DeleteOrphan", "web", "n9")
 
-    assert not any(answer.accepted for answer in (bound, unknown, nowhere))
+    assert not any(response.accepted for response in (bound, unknown, missing))
     assert "web is not an orphan" in bound.reason
     assert "orphan not found" in unknown.reason
-    assert "node not found" in nowhere.reason
+    assert "node not found" in missing.reason
     assert node.agent.running() == {"web"}
 
 
@@ -296,14 +296,14 @@ async def apply_with_data(cluster: Cluster, name: str, *, cpu: int = 100) -> pb.
         resources=pb.ResourceRequirements(cpu_millicores=cpu),
         container=pb.ContainerSpec(image="db", volumes=[volume]),
     )
-    answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
-    assert answer.success, answer.error_message
+    response = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+    assert response.success, response.error_message
     return await cluster.control.workload(name)
 
 
 async def copies_shown(cluster: Cluster, name: str) -> list[str]:
-    asked = pb.ExplainWorkloadRequest(workload_id=name)
-    return list((await cluster.control.stub.ExplainWorkload(asked, timeout=10)).copies)
+    request = pb.ExplainWorkloadRequest(workload_id=name)
+    return list((await cluster.control.stub.ExplainWorkload(request, timeout=10)).copies)
 
 
 async def test_an_apply_with_the_id_of_a_proven_orphan_adopts_the_copy(
@@ -358,9 +358,9 @@ async def test_a_copy_without_a_proof_neither_attracts_nor_holds_up_a_workload(
     cluster: Cluster,
 ) -> None:
     good = await cluster.join("n1", cpu=9000)
-    liar = await cluster.join("n2")
+    false_reporter = await cluster.join("n2")
     for name in ("web", "db"):
-        give(liar, name, epoch=3)
+        give(false_reporter, name, epoch=3)
     await until_noted(cluster, 2)
 
     await cluster.control.apply("web")
@@ -382,9 +382,9 @@ async def test_a_proof_of_another_node_or_epoch_proves_nothing(cluster: Cluster)
     stolen = node.agent.copies["db"].status
     await forget(cluster, "db")
     del node.agent.copies["db"]
-    liar = await cluster.join("n2", cpu=3000)
-    liar.agent.copies["db"] = Copy(agent_pb2.WorkloadStatus())
-    liar.agent.copies["db"].status.CopyFrom(stolen)
+    false_reporter = await cluster.join("n2", cpu=3000)
+    false_reporter.agent.copies["db"] = Copy(agent_pb2.WorkloadStatus())
+    false_reporter.agent.copies["db"].status.CopyFrom(stolen)
     give(node, "other")
     node.agent.copies["other"].status.proof = stolen.proof
     await until_noted(cluster, 2)
@@ -402,8 +402,8 @@ async def test_without_the_key_of_the_proofs_every_reported_copy_counts(cluster:
     await cluster.store.wipe()
     await cluster.start()
     await until_mode(cluster.control, "recovery")
-    answer = await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=10)
-    assert answer.accepted
+    response = await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=10)
+    assert response.accepted
     await cluster.join("n1", cpu=9000)
     await until_noted(cluster)
 
@@ -446,8 +446,8 @@ async def test_an_adopted_orphan_is_a_workload_again_above_its_epoch(cluster: Cl
 
 async def test_an_orphan_without_a_proof_is_adopted_where_it_is(cluster: Cluster) -> None:
     await cluster.join("n1", cpu=9000)
-    node, liar = await cluster.join("n2"), await cluster.join("n3")
-    for one in (node, liar):
+    node, false_reporter = await cluster.join("n2"), await cluster.join("n3")
+    for one in (node, false_reporter):
         give(one, "ghost", epoch=4)
     node.agent.intents = [kept("ghost")]
     await until_noted(cluster, 2)

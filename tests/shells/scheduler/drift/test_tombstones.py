@@ -35,8 +35,8 @@ async def apply_again(cluster: Cluster, name: str) -> None:
     spec = pb.WorkloadSpec(
         type="container", container=pb.ContainerSpec(image="db", volumes=[volume])
     )
-    answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
-    assert answer.success, answer.error_message
+    response = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+    assert response.success, response.error_message
 
 
 @short_grace
@@ -160,8 +160,8 @@ async def test_a_tombstone_stays_until_the_node_has_acknowledged_the_removal(
         return (await cluster.control.workload("web")).assigned_node_id == "n2"
 
     async def removed() -> bool:
-        asked = pb.ListEventsRequest(kinds=["OldCopyRemoved"])
-        return bool((await cluster.control.stub.ListEvents(asked, timeout=10)).events)
+        request = pb.ListEventsRequest(kinds=["OldCopyRemoved"])
+        return bool((await cluster.control.stub.ListEvents(request, timeout=10)).events)
 
     await eventually(moved, lambda: "web to move")
     await cluster.control.until("web", "Running")

@@ -15,23 +15,23 @@ from shells.scheduler.replicas import Replicas, some_replicas, until_leading
 @pytest.fixture
 async def replicas() -> AsyncIterator[Replicas]:
     """One leads, one stands by."""
-    async with some_replicas() as made:
-        await made.add()
-        await made.add()
-        yield made
+    async with some_replicas() as created:
+        await created.add()
+        await created.add()
+        yield created
 
 
 @pytest.fixture
 def agent(replicas: Replicas, tmp_path: Path) -> Iterator[Agent]:
     """It cannot be called: it registers an endpoint at which nothing listens."""
-    made = Agent(
+    created = Agent(
         tmp_path,
         "-insecure",
         PERSYS_SCHEDULER_ADDR=replicas.endpoints[1],
         PERSYS_AGENT_GRPC_ENDPOINT="127.0.0.1:1",
     )
-    yield made
-    made.close()
+    yield created
+    created.close()
 
 
 async def test_a_real_agent_works_through_a_standby_and_after_that_one_leads(
@@ -69,8 +69,8 @@ async def runs(control: Control, name: str, image: str) -> None:
         resources=pb.ResourceRequirements(cpu_millicores=30, memory_mb=16),
         container=container,
     )
-    answer = await control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
-    assert answer.success, answer.error_message
+    response = await control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+    assert response.success, response.error_message
     await control.until(name, "Running")
 
 
@@ -90,6 +90,6 @@ async def logs_of(control: Control, name: str) -> bytes:
     async with asyncio.timeout(10):
         while True:
             call = control.stub.StreamLogs(pb.LogsRequest(workload_id=name), timeout=10)
-            if said := b"".join([chunk.data async for chunk in call]):
-                return said
+            if output := b"".join([chunk.data async for chunk in call]):
+                return output
             await asyncio.sleep(0.05)

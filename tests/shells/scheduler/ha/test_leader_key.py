@@ -29,11 +29,11 @@ def a_lead(store: FaultyStore, name: str) -> LeaderKey:
 
 async def test_a_leader_whose_store_was_wiped_has_its_key_back_before_it_continues() -> None:
     store = a_store()
-    mine, other = a_lead(store, "me"), a_lead(store, "other")
-    await mine.take()
+    own, other = a_lead(store, "me"), a_lead(store, "other")
+    await own.take()
     await store.wipe()
 
-    await mine.hold_key()
+    await own.hold_key()
 
     with pytest.raises(FencedError, match="me leads now"):
         await other.take()

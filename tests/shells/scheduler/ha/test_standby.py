@@ -32,8 +32,8 @@ from shells.scheduler.third_party_agent import a_node
 
 @pytest.fixture
 async def replicas() -> AsyncIterator[Replicas]:
-    async with some_replicas() as made:
-        yield made
+    async with some_replicas() as created:
+        yield created
 
 
 async def test_a_standby_serves_reads_with_their_age(replicas: Replicas) -> None:
@@ -49,9 +49,9 @@ async def test_a_standby_serves_reads_with_their_age(replicas: Replicas) -> None
 async def test_a_standby_forwards_changes_to_the_leader(replicas: Replicas) -> None:
     leader, standby = await replicas.add(), await replicas.add()
 
-    answer = await standby.apply("web")
+    response = await standby.apply("web")
 
-    assert answer.success
+    assert response.success
     assert await leader.names() == ["web"]
     assert await standby.names() == ["web"]
 
@@ -111,9 +111,9 @@ async def test_a_standby_leads_at_once_when_the_leader_stops(replicas: Replicas)
     await leader.apply("before")
 
     await replicas.stop(0)
-    answer = await standby.apply("after")
+    response = await standby.apply("after")
 
-    assert answer.success
+    assert response.success
     assert await standby.names() == ["after", "before"]
 
 
@@ -171,12 +171,12 @@ async def test_a_call_waits_for_the_next_leader(replicas: Replicas) -> None:
     await replicas.store.commit([gone, marker])
     standby = await replicas.add()
 
-    asking = asyncio.get_running_loop().create_task(standby.apply("web"))
-    await asyncio.wait([asking], timeout=0.5)
-    assert not asking.done()
+    task = asyncio.get_running_loop().create_task(standby.apply("web"))
+    await asyncio.wait([task], timeout=0.5)
+    assert not task.done()
     await replicas.store.commit([Unit(deletes=[keys.LEADER])])
 
-    assert (await asking).success
+    assert (await task).success
 
 
 async def test_a_watch_continues_without_a_gap_under_the_next_leader(replicas: Replicas) -> None:
@@ -324,11 +324,11 @@ async def test_a_forwarded_call_keeps_its_deadline_and_its_trace(replicas: Repli
     standby = await replicas.add()
 
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    answer = await standby.stub.RetryWorkload(
+    response = await standby.stub.RetryWorkload(
         pb.RetryWorkloadRequest(workload_id="web"), timeout=3, metadata=(("traceparent", trace),)
     )
 
-    assert answer.accepted
+    assert response.accepted
     assert leader.beside["traceparent"] == trace
     assert FORWARDED in leader.beside
     await server.stop(None)
@@ -378,15 +378,17 @@ async def test_schedulers_with_records_create_no_new_cluster_on_a_wiped_store(
     for control in controls:
         await until_mode(control, "recovery")
         assert await control.names() == ["web"]
-    newcomer = await replicas.add()
-    await until_standby(newcomer)  # the leader holds its key in the empty store
+    new_replica = await replicas.add()
+    await until_standby(new_replica)  # the leader holds its key in the empty store
     assert await replicas.store.get(keys.CLUSTER) is None
 
-    async with a_node("n1", newcomer.stub) as node:
+    async with a_node("n1", new_replica.stub) as node:
         await node.register()
-        answer = await newcomer.stub.RebuildFromAgents(pb.RebuildFromAgentsRequest(), timeout=10)
-        assert answer.accepted, answer.reason
-    for control in (*controls, newcomer):
+        response = await new_replica.stub.RebuildFromAgents(
+            pb.RebuildFromAgentsRequest(), timeout=10
+        )
+        assert response.accepted, response.reason
+    for control in (*controls, new_replica):
         await until_mode(control, "normal")
         await until_listed(control, "web")
         assert (await mode_of(control))[0].cluster_uid == uid

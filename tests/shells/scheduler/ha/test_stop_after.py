@@ -55,8 +55,8 @@ async def test_a_scheduler_claims_leadership_only_while_it_is_confirmed(cluster:
     cluster.store.down = True
 
     async def doubts() -> bool:
-        answer = await node.heartbeat()
-        return answer.acknowledged and not answer.leads
+        response = await node.heartbeat()
+        return response.acknowledged and not response.leads
 
     await eventually(doubts, lambda: "the scheduler to be uncertain")
     cluster.store.down = False

@@ -114,5 +114,7 @@ def test_an_exceeded_limit_is_logged_once_per_node_and_field() -> None:
             heartbeat.workload_statuses[0].message = str(number) * 10_000
             read(heartbeat, NODE, statuses, NOW, limited)
 
-    told = [(line["node_id"], line["field"]) for line in lines if line["event"] == "report.limited"]
-    assert told == [(NODE, "WorkloadStatus.message")]
+    reported = [
+        (line["node_id"], line["field"]) for line in lines if line["event"] == "report.limited"
+    ]
+    assert reported == [(NODE, "WorkloadStatus.message")]

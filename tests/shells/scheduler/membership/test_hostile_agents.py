@@ -21,8 +21,8 @@ async def register(cluster: Cluster, node_id: str, **fields: object) -> pb.Regis
         grpc_endpoint="127.0.0.1:9",
         **fields,  # type: ignore[arg-type]  # fields of the message, by name
     )
-    answer: pb.RegisterNodeResponse = await cluster.control.stub.RegisterNode(request, timeout=10)
-    return answer
+    response: pb.RegisterNodeResponse = await cluster.control.stub.RegisterNode(request, timeout=10)
+    return response
 
 
 async def beat(cluster: Cluster, node_id: str, *statuses: pb.WorkloadStatus) -> None:
@@ -130,10 +130,10 @@ async def test_one_node_of_several_does_not_put_an_empty_cluster_into_recovery(
 async def test_a_first_node_that_knows_another_cluster_puts_an_empty_store_into_recovery(
     cluster: Cluster,
 ) -> None:
-    answer = await register(cluster, "n1", cluster_uid="another", workload_count=5)
+    response = await register(cluster, "n1", cluster_uid="another", workload_count=5)
 
-    assert not answer.accepted
-    assert "recovery" in answer.reason
+    assert not response.accepted
+    assert "recovery" in response.reason
 
 
 async def test_a_request_over_a_limit_is_refused_by_the_path_of_its_field(cluster: Cluster) -> None:
@@ -141,10 +141,10 @@ async def test_a_request_over_a_limit_is_refused_by_the_path_of_its_field(cluste
         container=pb.ContainerSpec(image="nginx", env={f"V{number}": "" for number in range(5000)})
     )
 
-    answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id="web", spec=spec))
+    response = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id="web", spec=spec))
 
-    assert not answer.success
-    assert answer.error_message == "spec.container.env: has 5000 entries; expected at most 1000"
+    assert not response.success
+    assert response.error_message == "spec.container.env: has 5000 entries; expected at most 1000"
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await cluster.control.stub.GetNode(pb.GetNodeRequest(node_id="x" * 5000), timeout=10)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -42,9 +42,9 @@ async def test_a_clone_is_refused_and_gets_no_copy_while_the_first_agent_is_conn
 ) -> None:
     first, second = Agent(), Agent()
     async with connected(cluster, first) as link:
-        answer = await link.register(application("s1"))
-        assert answer.accepted
-        held = answer.instance_id
+        response = await link.register(application("s1"))
+        assert response.accepted
+        held = response.instance_id
         async with connected(cluster, second) as clone:
             refused = await clone.register(application("s2", held))
             assert not refused.accepted
@@ -77,12 +77,12 @@ async def test_a_new_process_gets_a_new_id_and_the_old_one_is_refused_from_then_
 
     async def restarted() -> bool:
         async with connected(cluster) as link:
-            answer = await link.register(application("s2", first))
-            if not answer.accepted:
+            response = await link.register(application("s2", first))
+            if not response.accepted:
                 return False
-            assert answer.instance_id != first
-            beat = pb.HeartbeatRequest(node_id="n1", instance_id=answer.instance_id)
-            await link.heartbeat(beat)
+            assert response.instance_id != first
+            heartbeat = pb.HeartbeatRequest(node_id="n1", instance_id=response.instance_id)
+            await link.heartbeat(heartbeat)
             async with connected(cluster) as old:
                 assert not (await old.register(application("s3", first))).accepted
             return True
@@ -122,9 +122,9 @@ async def told_superseded(cluster: Cluster, link: Link, held: str, *, boot_id: s
     for _ in range(7):
         await link.heartbeat(pb.HeartbeatRequest(node_id="n1", instance_id=held))
         async with connected(cluster) as clone:  # a stream ends with the refusal
-            answer = await clone.register(application("s2", held, boot_id=boot_id))
-        assert not answer.accepted
-        if answer.superseded:
+            response = await clone.register(application("s2", held, boot_id=boot_id))
+        assert not response.accepted
+        if response.superseded:
             return True
         await asyncio.sleep(0.5)
     return False

@@ -73,13 +73,13 @@ async def node(cluster: Cluster) -> Node:
 
 
 async def cordon(cluster: Cluster) -> None:
-    answer = await cluster.control.stub.CordonNode(pb.NodeRequest(node_id="n1"), timeout=10)
-    assert answer.accepted, answer.reason
+    response = await cluster.control.stub.CordonNode(pb.NodeRequest(node_id="n1"), timeout=10)
+    assert response.accepted, response.reason
 
 
 async def count(cluster: Cluster, kind: EventKind) -> int:
-    asked = pb.ListEventsRequest(kinds=[kind])
-    return len((await cluster.control.stub.ListEvents(asked, timeout=10)).events)
+    request = pb.ListEventsRequest(kinds=[kind])
+    return len((await cluster.control.stub.ListEvents(request, timeout=10)).events)
 
 
 @pytest.mark.usefixtures("node")

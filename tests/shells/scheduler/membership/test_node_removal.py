@@ -32,9 +32,9 @@ N1 = NodeId("n1")
 
 @pytest.fixture
 async def store() -> AsyncIterator[Store]:
-    made = MemoryStore(SystemClock().monotonic)
-    yield made
-    await made.close()
+    created = MemoryStore(SystemClock().monotonic)
+    yield created
+    await created.close()
 
 
 def dependents(count: int) -> Records:
@@ -63,7 +63,7 @@ async def test_a_removal_continues_when_its_caller_disconnects(store: Store) -> 
 
     async with a_cluster(FaultyStore(store), fast_settings()) as cluster:
         cluster.store.commit_seconds = 0.05
-        asked = asyncio.ensure_future(
+        task = asyncio.ensure_future(
             cluster.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=30)
         )
 
@@ -71,7 +71,7 @@ async def test_a_removal_continues_when_its_caller_disconnects(store: Store) -> 
             return (await cluster.control.node("n1")).status_reason.startswith("being removed")
 
         await eventually(marked, lambda: "the removal to begin")
-        asked.cancel()
+        task.cancel()
         cluster.store.commit_seconds = 0.0
 
         async def gone() -> bool:
@@ -91,10 +91,10 @@ async def test_a_node_that_is_being_removed_gets_no_work_and_cannot_register(
 
     async with a_cluster(trouble, fast_settings()) as cluster:
         peer = await cluster.prepare("n1")
-        answer = await peer.register()
+        response = await peer.register()
 
-        assert not answer.accepted
-        assert "being removed" in answer.reason
+        assert not response.accepted
+        assert "being removed" in response.reason
         trouble.commit_seconds = 0.0
 
 

@@ -24,12 +24,12 @@ short_grace = pytest.mark.parametrize("cluster", [SHORT_GRACE], indirect=True, i
 
 async def test_a_registered_node_is_ready_and_gets_the_heartbeat_interval(cluster: Cluster) -> None:
     node = await cluster.prepare("n1")
-    answer = await node.register()
+    response = await node.register()
     view = await cluster.control.node("n1")
 
-    assert answer.accepted
-    assert answer.heartbeat_interval_seconds == 1
-    assert answer.HasField("lease_expires_at")
+    assert response.accepted
+    assert response.heartbeat_interval_seconds == 1
+    assert response.HasField("lease_expires_at")
     assert (view.status, view.grpc_endpoint) == ("Ready", node.agent.endpoint)
     assert (view.total_cpu_cores, view.available_cpu_cores) == (4, 4)
     assert (view.total_memory_mb, view.total_disk_gb) == (8192, 100)
@@ -39,11 +39,11 @@ async def test_a_registered_node_is_ready_and_gets_the_heartbeat_interval(cluste
 async def test_a_heartbeat_renews_the_lease(cluster: Cluster) -> None:
     node = await cluster.prepare("n1")
     granted = (await node.register()).lease_expires_at.ToDatetime()
-    answer = await node.heartbeat()
+    response = await node.heartbeat()
 
-    assert answer.acknowledged
-    assert not answer.drain_node
-    assert answer.lease_expires_at.ToDatetime() > granted
+    assert response.acknowledged
+    assert not response.drain_node
+    assert response.lease_expires_at.ToDatetime() > granted
 
 
 async def test_assigned_resources_are_no_longer_available(cluster: Cluster) -> None:
@@ -76,8 +76,8 @@ async def test_a_node_that_reports_while_another_change_of_it_is_stored_is_not_l
     cluster.store.commit_seconds = 0.0
     await change(cluster, "UncordonNode")
 
-    told = await cluster.control.stub.ListEvents(pb.ListEventsRequest(node_id="n1"), timeout=10)
-    assert "NodeNotReady" not in {event.kind for event in told.events}
+    response = await cluster.control.stub.ListEvents(pb.ListEventsRequest(node_id="n1"), timeout=10)
+    assert "NodeNotReady" not in {event.kind for event in response.events}
 
 
 async def change(cluster: Cluster, verb: str) -> None:
@@ -257,7 +257,7 @@ async def test_a_node_that_pushes_status_is_not_polled(cluster: Cluster) -> None
         features=["push-status"],
     )
     await cluster.control.stub.RegisterNode(request, timeout=10)
-    answer = await cluster.control.apply("web")
+    response = await cluster.control.apply("web")
 
     async def sent() -> bool:
         return len(node.agent.applies) == 1
@@ -267,7 +267,7 @@ async def test_a_node_that_pushes_status_is_not_polled(cluster: Cluster) -> None
         node_id="n1",
         workload_statuses=[
             pb.WorkloadStatus(
-                workload_id="web", state="Running", revision_id=answer.revision_id, epoch=1
+                workload_id="web", state="Running", revision_id=response.revision_id, epoch=1
             )
         ],
     )

@@ -86,8 +86,11 @@ async def test_a_node_whose_runtime_does_not_respond_gets_no_work_of_that_type(
 async def test_a_runtime_that_a_third_party_agent_reports_unhealthy_gets_no_new_work(
     cluster: Cluster,
 ) -> None:
-    sick, other = await cluster.join("n1"), await cluster.join("n2")
-    sick.agent.behaviour.runtimes = {"container": "unhealthy: no answer", "compose": "healthy"}
+    unhealthy_node, other = await cluster.join("n1"), await cluster.join("n2")
+    unhealthy_node.agent.behaviour.runtimes = {
+        "container": "unhealthy: no answer",
+        "compose": "healthy",
+    }
 
     async def is_noticed() -> bool:
         return (await cluster.control.node("n1")).problems == ["runtime is unhealthy: container"]
@@ -103,7 +106,7 @@ async def test_a_runtime_that_a_third_party_agent_reports_unhealthy_gets_no_new_
         pb.ExplainWorkloadRequest(workload_id="huge"), timeout=10
     )
     assert "container runtime" in str(explained)
-    sick.agent.behaviour.runtimes = {"container": "healthy"}
+    unhealthy_node.agent.behaviour.runtimes = {"container": "healthy"}
 
     async def placed() -> bool:
         return (await cluster.control.workload("huge")).assigned_node_id == "n1"

@@ -20,11 +20,11 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 async def test_revocation_is_retried_until_the_ca_has_revoked_the_certificates() -> None:
-    asked: list[tuple[str, datetime]] = []
+    requests: list[tuple[str, datetime]] = []
 
     async def revoke(node_id: NodeId, until: datetime) -> None:
-        asked.append((node_id, until))
-        if len(asked) < 3:
+        requests.append((node_id, until))
+        if len(requests) < 3:
             raise UnavailableError("the authority does not respond")
 
     memory = Memory()
@@ -35,17 +35,17 @@ async def test_revocation_is_retried_until_the_ca_has_revoked_the_certificates()
 
     async def count(number: int) -> None:
         async def so() -> bool:
-            return len(asked) == number
+            return len(requests) == number
 
-        await eventually(so, lambda: f"{number} questions: {asked}")
+        await eventually(so, lambda: f"{number} questions: {requests}")
 
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(removed.run())
+        task = group.create_task(removed.run())
         await count(3)
         removed.note(RemovedNode(NodeId("n2"), NOW))
         await count(4)
-        asking.cancel()
-    assert asked == [("n1", NOW)] * 3 + [("n2", NOW)]
+        task.cancel()
+    assert requests == [("n1", NOW)] * 3 + [("n2", NOW)]
 
 
 async def test_a_removal_leaves_the_store_with_a_later_change_when_it_is_old(
@@ -53,8 +53,8 @@ async def test_a_removal_leaves_the_store_with_a_later_change_when_it_is_old(
 ) -> None:
     async def remove(name: str) -> None:
         await cluster.join(name)
-        answer = await cluster.control.stub.RemoveNode(pb.NodeRequest(node_id=name), timeout=10)
-        assert answer.accepted
+        response = await cluster.control.stub.RemoveNode(pb.NodeRequest(node_id=name), timeout=10)
+        assert response.accepted
 
     async def kept() -> list[str]:
         found = await cluster.store.read("/removed/")

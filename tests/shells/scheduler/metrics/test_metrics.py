@@ -26,8 +26,8 @@ NAME = re.compile(r"\b(?:persys|process)_[a-z_]+\b")
 
 async def page(cluster: Cluster) -> str:
     url = f"http://127.0.0.1:{cluster.settings.metrics_port}/metrics"
-    async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        return await answer.text()
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return await response.text()
 
 
 async def metrics(cluster: Cluster) -> dict[str, float]:
@@ -165,7 +165,7 @@ async def test_the_dashboard_and_the_alerts_use_only_existing_metrics(
     await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    told = names_in(await page(cluster))
+    names = names_in(await page(cluster))
     agent = AgentMetrics()
     export_workloads(agent.registry, actual=dict, health=dict, usage=dict)
     for process, one in (
@@ -176,12 +176,12 @@ async def test_the_dashboard_and_the_alerts_use_only_existing_metrics(
         register_certificate_metrics(
             one.registry, process, Ended()
         )  # which only those with TLS have
-        told |= names_in(generate_latest(one.registry).decode())
+        names |= names_in(generate_latest(one.registry).decode())
 
-    asked = {name for expression in expressions() for name in NAME.findall(expression)}
+    requested = {name for expression in expressions() for name in NAME.findall(expression)}
 
-    assert len(asked) > 30
-    assert asked - told == set()
+    assert len(requested) > 30
+    assert requested - names == set()
 
 
 @pytest.mark.parametrize(

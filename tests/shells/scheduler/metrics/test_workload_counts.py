@@ -76,12 +76,12 @@ def test_of_very_many_nodes_those_with_the_oldest_heartbeats_are_shown() -> None
 
 
 def test_a_standby_exports_no_node_metrics() -> None:
-    told = what_is_told(a_full_cluster(), SystemClock(), leads=False)
+    reported = what_is_told(a_full_cluster(), SystemClock(), leads=False)
 
-    assert told["persys_scheduler_leading"].samples[0].value == 0
-    assert "persys_scheduler_store_records" in told
-    assert "persys_scheduler_nodes_phase" not in told
-    assert "persys_scheduler_workloads" not in told
+    assert reported["persys_scheduler_leading"].samples[0].value == 0
+    assert "persys_scheduler_store_records" in reported
+    assert "persys_scheduler_nodes_phase" not in reported
+    assert "persys_scheduler_workloads" not in reported
 
 
 def what_is_told(cluster: ClusterState, clock: SystemClock, *, leads: bool) -> dict[str, Metric]:

@@ -34,24 +34,24 @@ def a_request(
 
 async def explained(cluster: Cluster, name: str, limit: int = 0) -> pb.ExplainWorkloadResponse:
     request = pb.ExplainWorkloadRequest(workload_id=name, limit=limit)
-    answer: pb.ExplainWorkloadResponse = await cluster.control.stub.ExplainWorkload(
+    response: pb.ExplainWorkloadResponse = await cluster.control.stub.ExplainWorkload(
         request, timeout=10
     )
-    return answer
+    return response
 
 
 async def planned(cluster: Cluster, *requests: pb.ApplyWorkloadRequest) -> list[pb.WorkloadPlan]:
-    answer = await cluster.control.stub.PlanWorkloads(
+    response = await cluster.control.stub.PlanWorkloads(
         pb.PlanWorkloadsRequest(workloads=requests), timeout=10
     )
-    return list(answer.plans)
+    return list(response.plans)
 
 
 async def room_for(cluster: Cluster, request: pb.ApplyWorkloadRequest) -> pb.GetCapacityResponse:
-    answer: pb.GetCapacityResponse = await cluster.control.stub.GetCapacity(
+    response: pb.GetCapacityResponse = await cluster.control.stub.GetCapacity(
         pb.GetCapacityRequest(spec=request.spec), timeout=10
     )
-    return answer
+    return response
 
 
 async def drain(cluster: Cluster, node_id: str) -> None:
@@ -218,10 +218,10 @@ async def test_the_rule_of_a_decision_is_explained_and_in_the_event(cluster: Clu
 
 
 async def test_explaining_what_does_not_exist_is_not_found(cluster: Cluster) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
         await explained(cluster, "ghost")
 
-    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert error.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 async def test_a_limit_shows_the_best_nodes_and_counts_all(cluster: Cluster) -> None:
@@ -258,10 +258,10 @@ async def test_a_plan_decides_each_apply_after_those_before_and_writes_nothing(
 
 async def test_a_plan_refuses_what_the_apply_would_refuse(cluster: Cluster) -> None:
     await cluster.join("n1")
-    hasty = a_request("web")
-    hasty.spec.stop_after_seconds = 1
+    short_timeouts = a_request("web")
+    short_timeouts.spec.stop_after_seconds = 1
 
-    (plan,) = await planned(cluster, hasty)
+    (plan,) = await planned(cluster, short_timeouts)
 
     assert plan.action == "refused"
     assert "spec.stop_after_seconds" in plan.reason
@@ -397,10 +397,10 @@ async def test_a_single_node_survives_no_loss_even_when_it_is_empty(cluster: Clu
 
 
 async def test_capacity_for_an_invalid_spec_is_refused(cluster: Cluster) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
         await room_for(cluster, pb.ApplyWorkloadRequest())
 
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("seed", range(5))

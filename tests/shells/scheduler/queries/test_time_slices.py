@@ -55,17 +55,17 @@ async def with_turns(answering: Awaitable[AnswerT]) -> tuple[AnswerT, int]:
 
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(others())
-        answer = await answering
+        response = await answering
         waiting.cancel()
-    return answer, turns
+    return response, turns
 
 
 async def test_other_tasks_run_while_capacity_is_counted() -> None:
     outlook = Explainer(a_cluster(), lambda situation: situation, a_slow_machine())
 
-    answer, turns = await with_turns(outlook.capacity(SPEC))
+    response, turns = await with_turns(outlook.capacity(SPEC))
 
-    assert answer.fits == 10 * NODES
+    assert response.fits == 10 * NODES
     assert turns >= NODES - 1
 
 

@@ -17,10 +17,10 @@ async def test_a_workload_that_fits_on_no_node_shows_why(cluster: Cluster) -> No
     assert (await cluster.control.workload("early")).reason.message == "the cluster has no nodes"
     await cluster.join("n1", cpu=1000)
     await cluster.join("n2", cpu=2000)
-    answer = await cluster.control.apply("web", cpu=3000)
+    response = await cluster.control.apply("web", cpu=3000)
     view = await cluster.control.workload("web")
 
-    assert answer.success
+    assert response.success
     assert (view.status, view.reason.code) == ("Pending", "Unplaceable")
     assert view.failure_reason == "INSUFFICIENT_RESOURCES"
     assert view.reason.message.startswith("2 nodes short of cpu (needs 3000m, n2 lacks 1")
@@ -117,8 +117,8 @@ async def test_promise_3_a_hundred_concurrent_applies_do_not_overcommit(cluster:
     nodes = [await cluster.join(f"n{number}", cpu=1000, memory=4096) for number in range(3)]
     names = [f"w{number:03}" for number in range(100)]
     async with asyncio.TaskGroup() as group:
-        answers = [group.create_task(cluster.control.apply(name, cpu=90)) for name in names]
-    assert all(answer.result().success for answer in answers)
+        responses = [group.create_task(cluster.control.apply(name, cpu=90)) for name in names]
+    assert all(response.result().success for response in responses)
 
     placed = [name for name in names if (await cluster.control.workload(name)).assigned_node_id]
     assert len(placed) == 33  # eleven times 90 in each 1000
@@ -135,10 +135,10 @@ async def test_the_same_workload_applied_many_times_at_once_is_one_workload(
 ) -> None:
     node = await cluster.join()
     async with asyncio.TaskGroup() as group:
-        answers = [group.create_task(cluster.control.apply("web")) for _ in range(20)]
+        responses = [group.create_task(cluster.control.apply("web")) for _ in range(20)]
     await cluster.control.until("web", "Running")
 
-    assert {answer.result().revision_id for answer in answers} == {
+    assert {response.result().revision_id for response in responses} == {
         node.agent.applies[0].revision_id
     }
     assert len(node.agent.applies) == 1

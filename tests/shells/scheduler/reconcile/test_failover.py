@@ -20,8 +20,8 @@ async def apply_with_data(cluster: Cluster, name: str) -> None:
     spec = pb.WorkloadSpec(
         type="container", container=pb.ContainerSpec(image="db", volumes=[volume])
     )
-    answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
-    assert answer.success, answer.error_message
+    response = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+    assert response.success, response.error_message
     await cluster.control.until(name, "Running")
 
 
@@ -36,8 +36,8 @@ async def two_nodes(cluster: Cluster, name: str = "web") -> tuple[Node, Node]:
 async def tend(cluster: Cluster, verb: str, node_id: str = "n1") -> pb.NodeAnswer:
     method = getattr(cluster.control.stub, verb)
     kind = pb.DrainNodeRequest if verb == "DrainNode" else pb.NodeRequest
-    answer: pb.NodeAnswer = await method(kind(node_id=node_id), timeout=10)
-    return answer
+    response: pb.NodeAnswer = await method(kind(node_id=node_id), timeout=10)
+    return response
 
 
 @short_grace
@@ -107,10 +107,10 @@ async def test_workloads_that_fit_on_no_other_node_resume_when_the_lost_node_ret
 
 async def test_only_a_node_without_heartbeats_can_be_confirmed_dead(cluster: Cluster) -> None:
     await cluster.join("n1")
-    answer = await tend(cluster, "ConfirmNodeDead")
+    response = await tend(cluster, "ConfirmNodeDead")
 
-    assert not answer.accepted
-    assert "n1 is Ready" in answer.reason
+    assert not response.accepted
+    assert "n1 is Ready" in response.reason
 
 
 async def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new(cluster: Cluster) -> None:
@@ -130,8 +130,8 @@ async def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new(cluster: C
 async def test_promise_12_a_drained_node_is_empty_when_it_says_so(cluster: Cluster) -> None:
     first, other = await two_nodes(cluster)
     first.agent.behaviour.answer_seconds = 0.3
-    answer = await tend(cluster, "DrainNode")
-    assert answer.node.status == "Draining"
+    response = await tend(cluster, "DrainNode")
+    assert response.node.status == "Draining"
 
     async def drained() -> bool:
         view = await cluster.control.node("n1")

@@ -46,8 +46,8 @@ async def test_a_workload_that_is_unhealthy_runs_and_says_why_and_each_turn_is_o
     view = await cluster.control.workload("web")
     assert (view.status, view.reason.message) == ("Running", "unhealthy: no")
     assert view.metadata["container.health"] == "unhealthy"
-    (told,) = await events(cluster, "WorkloadUnhealthy")
-    assert "unhealthy: no" in told
+    (reported,) = await events(cluster, "WorkloadUnhealthy")
+    assert "unhealthy: no" in reported
 
     await say(cluster, node, "Running", "", container__health="healthy")
 

@@ -9,12 +9,12 @@ from shells.scheduler.harness import Cluster, eventually
 
 async def test_an_applied_workload_runs(cluster: Cluster) -> None:
     node = await cluster.join()
-    answer = await cluster.control.apply("web")
-    assert answer.success, answer.error_message
+    response = await cluster.control.apply("web")
+    assert response.success, response.error_message
 
     view = await cluster.control.until("web", "Running")
     assert view.assigned_node_id == "n1"
-    assert view.revision_id == answer.revision_id
+    assert view.revision_id == response.revision_id
     assert (view.type, view.desired_state) == ("container", "Running")
     assert view.spec.container.image == "nginx"
     assert node.agent.running() == {"web"}
@@ -57,10 +57,10 @@ async def test_another_spec_is_another_revision_and_replaces_the_first(cluster: 
 
 async def test_a_given_revision_is_used(cluster: Cluster) -> None:
     node = await cluster.join()
-    answer = await cluster.control.apply("web", revision="v1")
+    response = await cluster.control.apply("web", revision="v1")
     await cluster.control.until("web", "Running")
 
-    assert answer.revision_id == "v1"
+    assert response.revision_id == "v1"
     assert node.agent.applies[0].revision_id == "v1"
 
 
@@ -106,9 +106,9 @@ async def test_a_workload_stops_and_starts_again_at_its_revision(cluster: Cluste
 async def test_desired_states_are_taken_in_any_case_and_short(cluster: Cluster, word: str) -> None:
     await cluster.join()
     await cluster.control.apply("web")
-    answer = await cluster.control.want("web", word)
+    response = await cluster.control.want("web", word)
 
-    assert answer.success, answer.error_message
+    assert response.success, response.error_message
     assert (await cluster.control.workload("web")).desired_state == "Stopped"
 
 
@@ -158,10 +158,10 @@ async def test_a_workload_that_is_being_deleted_accepts_no_new_spec(cluster: Clu
     await cluster.control.until("web", "Running")
     node.agent.behaviour.work_seconds = 1.0
     await cluster.control.delete("web")
-    answer = await cluster.control.apply("web", image="caddy")
+    response = await cluster.control.apply("web", image="caddy")
 
-    assert not answer.success
-    assert "being deleted" in answer.error_message
+    assert not response.success
+    assert "being deleted" in response.error_message
 
 
 async def test_a_name_can_be_used_again_when_its_workload_is_gone(cluster: Cluster) -> None:

@@ -29,15 +29,15 @@ async def apply(
         container=pb.ContainerSpec(image=image),
         placement=pb.PlacementRules(**rules),  # type: ignore[arg-type]  # by name
     )
-    answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
-    assert answer.success, answer.error_message
+    response = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+    assert response.success, response.error_message
     return await cluster.control.workload(name)
 
 
 async def taint(cluster: Cluster, node_id: str, *taints: str) -> pb.NodeAnswer:
     request = pb.TaintNodeRequest(node_id=node_id, taints=taints)
-    answer: pb.NodeAnswer = await cluster.control.stub.TaintNode(request, timeout=10)
-    return answer
+    response: pb.NodeAnswer = await cluster.control.stub.TaintNode(request, timeout=10)
+    return response
 
 
 async def test_a_constraint_chooses_the_node_and_is_named_when_none_meets_it(
@@ -47,8 +47,8 @@ async def test_a_constraint_chooses_the_node_and_is_named_when_none_meets_it(
     await joined(cluster, "n2", zone="eu")
 
     assert (await apply(cluster, "web", constraints=["zone = eu"])).assigned_node_id == "n2"
-    nowhere = await apply(cluster, "nowhere", constraints=["zone = mars"])
-    assert nowhere.reason.message == "2 nodes not meeting 'zone = mars'"
+    unplaceable = await apply(cluster, "nowhere", constraints=["zone = mars"])
+    assert unplaceable.reason.message == "2 nodes not meeting 'zone = mars'"
 
 
 async def test_a_wrong_rule_is_refused_with_its_field(cluster: Cluster) -> None:
@@ -56,10 +56,10 @@ async def test_a_wrong_rule_is_refused_with_its_field(cluster: Cluster) -> None:
         container=pb.ContainerSpec(image="nginx"),
         placement=pb.PlacementRules(constraints=["a exists", "b >"]),
     )
-    answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id="web", spec=spec))
+    response = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id="web", spec=spec))
 
-    assert not answer.success
-    assert answer.error_message.startswith("spec.placement.constraints[1]: ")
+    assert not response.success
+    assert response.error_message.startswith("spec.placement.constraints[1]: ")
 
 
 async def test_rules_are_shown_as_they_were_given(cluster: Cluster) -> None:
@@ -104,8 +104,8 @@ async def test_a_taint_blocks_new_work_until_it_is_removed(cluster: Cluster) -> 
     node = await joined(cluster, "n1")
     await apply(cluster, "old")
     await cluster.control.until("old", "Running")
-    answer = await taint(cluster, "n1", "gpu=old")
-    assert list(answer.node.taints) == ["gpu=old"]
+    response = await taint(cluster, "n1", "gpu=old")
+    assert list(response.node.taints) == ["gpu=old"]
 
     assert (await apply(cluster, "new")).reason.message == "1 node with taint gpu=old"
     assert (await apply(cluster, "tolerant", tolerations=["gpu"])).assigned_node_id == "n1"

@@ -35,10 +35,10 @@ async def cluster(root: Root) -> AsyncIterator[Cluster]:
 @pytest.fixture
 async def bot(cluster: Cluster) -> Metadata:
     """A token that may only suggest."""
-    made = await cluster.control.stub.CreateToken(
+    created = await cluster.control.stub.CreateToken(
         pb.CreateTokenRequest(name="bot", role="operator", deeds=["suggest"]), timeout=10
     )
-    return (("authorization", f"Bearer {made.secret}"),)
+    return (("authorization", f"Bearer {created.secret}"),)
 
 
 async def suggest(
@@ -49,16 +49,16 @@ async def suggest(
     )
     request = pb.SubmitAutomationSuggestionRequest(suggestion=suggestion)
     stub = cluster.control.stub
-    answer: pb.SubmitAutomationSuggestionResponse = await stub.SubmitAutomationSuggestion(
+    response: pb.SubmitAutomationSuggestionResponse = await stub.SubmitAutomationSuggestion(
         request, timeout=10, metadata=metadata
     )
-    return answer
+    return response
 
 
 async def decide(cluster: Cluster, verb: str, suggestion_id: str) -> pb.SuggestionAnswer:
     request = pb.SuggestionRequest(suggestion_id=suggestion_id)
-    answer: pb.SuggestionAnswer = await getattr(cluster.control.stub, verb)(request, timeout=10)
-    return answer
+    response: pb.SuggestionAnswer = await getattr(cluster.control.stub, verb)(request, timeout=10)
+    return response
 
 
 async def listed(cluster: Cluster, decision: str = "") -> list[pb.SuggestionView]:
@@ -69,10 +69,10 @@ async def listed(cluster: Cluster, decision: str = "") -> list[pb.SuggestionView
 async def test_a_token_that_may_only_suggest_deletes_nothing(
     cluster: Cluster, bot: Metadata
 ) -> None:
-    answer = await suggest(cluster, "s1", bot)
+    response = await suggest(cluster, "s1", bot)
 
-    assert (answer.accepted, answer.decision) == (False, "rejected")
-    assert "persysctl suggestion approve s1" in answer.reason
+    assert (response.accepted, response.decision) == (False, "rejected")
+    assert "persysctl suggestion approve s1" in response.reason
     assert (await cluster.control.workload("web")).desired_state == "Running"
     (pending,) = await listed(cluster, "pending")
     assert pending.suggestion.suggestion_id == "s1"
@@ -82,9 +82,9 @@ async def test_a_token_that_may_only_suggest_deletes_nothing(
 async def test_a_suggestion_is_applied_at_once_for_who_may_perform_the_action(
     cluster: Cluster,
 ) -> None:
-    answer = await suggest(cluster, "s1")
+    response = await suggest(cluster, "s1")
 
-    assert (answer.accepted, answer.applied_action) == (True, "delete_workload")
+    assert (response.accepted, response.applied_action) == (True, "delete_workload")
     await cluster.control.until_gone("web")
 
 
@@ -93,10 +93,13 @@ async def test_an_approved_suggestion_is_applied_and_answered_as_accepted(
 ) -> None:
     await suggest(cluster, "s1", bot)
 
-    answer = await decide(cluster, "ApproveSuggestion", "s1")
+    response = await decide(cluster, "ApproveSuggestion", "s1")
 
-    assert answer.accepted, answer.reason
-    assert (answer.suggestion.decision, answer.suggestion.decided_by) == ("accepted", "admin/me")
+    assert response.accepted, response.reason
+    assert (response.suggestion.decision, response.suggestion.decided_by) == (
+        "accepted",
+        "admin/me",
+    )
     await cluster.control.until_gone("web")
     assert (await suggest(cluster, "s1", bot)).accepted
     again = await decide(cluster, "ApproveSuggestion", "s1")
@@ -128,10 +131,10 @@ async def test_of_two_concurrent_decisions_only_one_is_applied(
     await suggest(cluster, "s1", bot)
     cluster.store.commit_seconds = 0.1
 
-    answers = await asyncio.gather(*(decide(cluster, verb, "s1") for verb in verbs))
+    responses = await asyncio.gather(*(decide(cluster, verb, "s1") for verb in verbs))
 
-    assert sorted(answer.accepted for answer in answers) == [False, True]
-    (refused,) = (answer for answer in answers if not answer.accepted)
+    assert sorted(response.accepted for response in responses) == [False, True]
+    (refused,) = (response for response in responses if not response.accepted)
     assert "was already" in refused.reason
 
 
@@ -140,9 +143,9 @@ async def test_a_suggestion_that_is_submitted_twice_at_once_is_decided_once(
 ) -> None:
     cluster.store.commit_seconds = 0.1
 
-    answers = await asyncio.gather(*(suggest(cluster, "s1") for _ in range(2)))
+    responses = await asyncio.gather(*(suggest(cluster, "s1") for _ in range(2)))
 
-    assert [answer.applied_action for answer in answers] == ["delete_workload"] * 2
+    assert [response.applied_action for response in responses] == ["delete_workload"] * 2
     events = await cluster.control.stub.ListEvents(pb.ListEventsRequest(), timeout=10)
     decided = [event for event in events.events if event.kind == EventKind.SUGGESTION_ACCEPTED]
     assert len(decided) == 1
@@ -157,9 +160,9 @@ async def test_only_who_may_perform_the_action_decides(
     request = pb.SuggestionRequest(suggestion_id="s1")
 
     for stub, metadata in ((viewer.stub, ()), (cluster.control.stub, bot)):
-        answer = await getattr(stub, verb)(request, timeout=10, metadata=metadata)
-        assert not answer.accepted
-        assert "needs the permission workloads" in answer.reason
+        response = await getattr(stub, verb)(request, timeout=10, metadata=metadata)
+        assert not response.accepted
+        assert "needs the permission workloads" in response.reason
     await viewer.channel.close()
     assert len(await listed(cluster, "pending")) == 1
 
@@ -178,9 +181,9 @@ async def test_a_pending_suggestion_expires(cluster: Cluster, bot: Metadata) -> 
 async def test_a_suggestion_that_cannot_be_applied_is_not_stored_for_approval(
     cluster: Cluster, bot: Metadata
 ) -> None:
-    answer = await suggest(cluster, "s1", bot, target="none")
+    response = await suggest(cluster, "s1", bot, target="none")
 
-    assert "workload not found: none" in answer.reason
+    assert "workload not found: none" in response.reason
     assert await listed(cluster, "pending") == []
 
 
@@ -190,7 +193,7 @@ async def test_the_number_of_pending_suggestions_is_bounded(
     for number in range(PENDING_MAX):
         await suggest(cluster, f"s{number}", bot)
 
-    answer = await suggest(cluster, "one-more", bot)
+    response = await suggest(cluster, "one-more", bot)
 
-    assert "wait for approval, expected at most" in answer.reason
+    assert "wait for approval, expected at most" in response.reason
     assert len(await listed(cluster, "pending")) == PENDING_MAX

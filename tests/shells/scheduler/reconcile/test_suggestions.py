@@ -31,18 +31,18 @@ async def suggest(
         desired_state=desired,
         reason="it is late",
     )
-    answer: pb.SubmitAutomationSuggestionResponse = (
+    response: pb.SubmitAutomationSuggestionResponse = (
         await cluster.control.stub.SubmitAutomationSuggestion(
             pb.SubmitAutomationSuggestionRequest(suggestion=suggestion), timeout=10
         )
     )
-    return answer
+    return response
 
 
 async def events(cluster: Cluster, kind: str) -> list[str]:
     request = pb.ListEventsRequest(kinds=[kind])
-    answer = await cluster.control.stub.ListEvents(request, timeout=10)
-    return [event.message for event in answer.events]
+    response = await cluster.control.stub.ListEvents(request, timeout=10)
+    return [event.message for event in response.events]
 
 
 async def a_running_workload(cluster: Cluster, name: str = "web") -> None:
@@ -59,10 +59,10 @@ async def test_a_desired_state_is_set_in_any_spelling(
     await cluster.join()
     await a_running_workload(cluster)
 
-    answer = await suggest(cluster, "s1", SET, desired=word)
+    response = await suggest(cluster, "s1", SET, desired=word)
 
-    assert (answer.accepted, answer.decision) == (True, "accepted")
-    assert answer.decided_at.seconds > 0
+    assert (response.accepted, response.decision) == (True, "accepted")
+    assert response.decided_at.seconds > 0
     await cluster.control.until("web", status)
 
 
@@ -70,9 +70,9 @@ async def test_deleting_is_a_desired_state_too(cluster: Cluster) -> None:
     await cluster.join()
     await a_running_workload(cluster)
 
-    answer = await suggest(cluster, "s1", SET, desired="delete")
+    response = await suggest(cluster, "s1", SET, desired="delete")
 
-    assert answer.applied_action == "set_desired_state=deleted"
+    assert response.applied_action == "set_desired_state=deleted"
     await cluster.control.until_gone("web")
 
 
@@ -83,9 +83,9 @@ async def test_a_failed_workload_is_tried_again(cluster: Cluster) -> None:
     await cluster.control.until("web", "Failed")
     node.agent.behaviour.failures.clear()
 
-    answer = await suggest(cluster, "s1", RETRY)
+    response = await suggest(cluster, "s1", RETRY)
 
-    assert (answer.accepted, answer.applied_action) == (True, "retry_workload")
+    assert (response.accepted, response.applied_action) == (True, "retry_workload")
     await cluster.control.until("web", "Running")
 
 
@@ -106,10 +106,14 @@ async def test_what_cannot_be_done_is_rejected_with_the_reason(
     await cluster.join()
     await a_running_workload(cluster)
 
-    answer = await suggest(cluster, "s1", action, target=target, desired=desired)
+    response = await suggest(cluster, "s1", action, target=target, desired=desired)
 
-    assert (answer.accepted, answer.decision, answer.applied_action) == (False, "rejected", "")
-    assert says in answer.reason
+    assert (response.accepted, response.decision, response.applied_action) == (
+        False,
+        "rejected",
+        "",
+    )
+    assert says in response.reason
     assert says in (await events(cluster, "SuggestionRejected"))[0]
 
 
@@ -126,11 +130,11 @@ async def test_a_repeated_suggestion_gets_the_same_reply_and_is_applied_once(
     await cluster.join()
     await a_running_workload(cluster)
 
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(suggest(cluster, "s1", SET, desired="stopped") for _ in range(8))
     )
 
-    assert all(answer == answers[0] for answer in answers)
+    assert all(response == responses[0] for response in responses)
     assert len(await events(cluster, "SuggestionAccepted")) == 1
     assert (
         "s1 of policy night because it is late" in (await events(cluster, "SuggestionAccepted"))[0]

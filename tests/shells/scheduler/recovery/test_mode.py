@@ -42,8 +42,8 @@ async def until_mode(control: Control, wanted: str) -> pb.ModeView:
 async def health(cluster: Cluster) -> tuple[int, dict[str, Any]]:
     url = f"http://127.0.0.1:{cluster.settings.metrics_port}/health"
     timeout = aiohttp.ClientTimeout(total=10)
-    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
-        return answer.status, await answer.json()
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+        return response.status, await response.json()
 
 
 async def our_node(cluster: Cluster, node_id: str = "n1") -> Node:
@@ -55,8 +55,8 @@ async def our_node(cluster: Cluster, node_id: str = "n1") -> Node:
 
 async def running(cluster: Cluster, *names: str) -> None:
     for name in names:
-        answer = await cluster.control.apply(name)
-        assert answer.success, answer.error_message
+        response = await cluster.control.apply(name)
+        assert response.success, response.error_message
     for name in names:
         await cluster.control.until(name, "Running")
 
@@ -96,9 +96,9 @@ async def test_a_reply_from_memory_carries_its_age(cluster: Cluster) -> None:
     await cluster.control.apply("other")
     call = cluster.control.stub.GetWorkload(request, timeout=10)
     assert (await call).workload.status == "Running"
-    told = dict(await call.trailing_metadata())
-    assert told["persys-mode"] == "degraded"
-    assert int(told["persys-data-age-ms"]) >= 0
+    trailing = dict(await call.trailing_metadata())
+    assert trailing["persys-mode"] == "degraded"
+    assert int(trailing["persys-data-age-ms"]) >= 0
 
 
 async def test_health_reports_every_mode_with_code_200(cluster: Cluster) -> None:
@@ -119,21 +119,21 @@ async def test_the_data_age_counts_from_the_last_reply_of_the_store(
     cluster: Cluster,
 ) -> None:
     await cluster.join()
-    led_at = cluster.clock.monotonic()
+    leader_since = cluster.clock.monotonic()
     confirmed = cluster.app.leader_lease
 
     async def is_confirmed_later() -> bool:
-        return confirmed.certain_at > led_at + 0.5
+        return confirmed.certain_at > leader_since + 0.5
 
     await eventually(is_confirmed_later, lambda: "the store to confirm the leader again")
     cluster.store.down = True
     await cluster.control.apply("web")
 
-    _, told = await health(cluster)
+    _, reported = await health(cluster)
 
     since_confirmed = (cluster.clock.monotonic() - confirmed.certain_at) * 1000
-    assert told["mode"] == "degraded"
-    assert told["dataAgeMs"] <= since_confirmed + 100
+    assert reported["mode"] == "degraded"
+    assert reported["dataAgeMs"] <= since_confirmed + 100
 
 
 async def test_one_value_too_large_is_refused_alone(cluster: Cluster) -> None:
@@ -272,8 +272,8 @@ async def test_mode_changes_are_events(cluster: Cluster) -> None:
     await until_mode(cluster.control, "normal")
 
     request = pb.ListEventsRequest(kinds=["ModeChanged"])
-    told = (await cluster.control.stub.ListEvents(request, timeout=10)).events
-    assert [event.message for event in told] == [
+    events = (await cluster.control.stub.ListEvents(request, timeout=10)).events
+    assert [event.message for event in events] == [
         "degraded: the disk is full",
         "normal: the store is back",
     ]
@@ -283,12 +283,12 @@ async def test_recovery_commands_need_recovery_mode(cluster: Cluster) -> None:
     await cluster.join()
     await running(cluster, "web")
 
-    for answer in (
+    for response in (
         await cluster.control.stub.RebuildFromAgents(pb.RebuildFromAgentsRequest(), timeout=10),
         await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=10),
     ):
-        assert not answer.accepted
-        assert "expected recovery mode" in answer.reason
+        assert not response.accepted
+        assert "expected recovery mode" in response.reason
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await cluster.control.stub.RestoreSnapshot(
             iter([pb.SnapshotChunk(data=b"not a snapshot")]), timeout=10
@@ -297,19 +297,19 @@ async def test_recovery_commands_need_recovery_mode(cluster: Cluster) -> None:
 
 
 async def test_a_file_moved_away_is_degraded_until_it_is_back(tmp_path: Path) -> None:
-    path, away = tmp_path / "store.db", tmp_path / "away.db"
+    path, unavailable = tmp_path / "store.db", tmp_path / "away.db"
     store = FaultyStore(await SqliteStore.open(path, monotonic=SystemClock().monotonic))
     async with a_cluster(store, fast_settings()) as cluster:
         node = await our_node(cluster)
         await running(cluster, "web")
 
-        path.rename(away)
+        path.rename(unavailable)
         refused = await cluster.control.apply("late")
         assert "moved, removed or replaced" in refused.error_message
         assert (await mode(cluster.control)).mode == "degraded"
         assert node.agent.running() == {"web"}
 
-        away.rename(path)
+        unavailable.rename(path)
         await until_mode(cluster.control, "normal")
         await running(cluster, "late")
     await store.store.close()

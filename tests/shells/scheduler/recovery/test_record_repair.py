@@ -47,8 +47,8 @@ async def stored(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 async def listed(control: Control) -> dict[str, pb.QuarantinedRecord]:
-    answer = await control.stub.ListRecords(pb.ListRecordsRequest(), timeout=10)
-    return {record.key: record for record in answer.records}
+    response = await control.stub.ListRecords(pb.ListRecordsRequest(), timeout=10)
+    return {record.key: record for record in response.records}
 
 
 async def get(control: Control, key: str) -> pb.RecordView:
@@ -58,8 +58,8 @@ async def get(control: Control, key: str) -> pb.RecordView:
 
 async def delete(control: Control, key: str, *, version: int = 0) -> pb.DeleteRecordResponse:
     request = pb.DeleteRecordRequest(key=key, stored_version=version)
-    answer: pb.DeleteRecordResponse = await control.stub.DeleteRecord(request, timeout=30)
-    return answer
+    response: pb.DeleteRecordResponse = await control.stub.DeleteRecord(request, timeout=30)
+    return response
 
 
 def with_volume(name: str) -> pb.ApplyWorkloadRequest:
@@ -85,12 +85,12 @@ async def test_a_damaged_record_is_shown_with_its_bytes_and_deleted(stored: Clus
 
     record = (await listed(stored.control))["/workloads/web"]
     view = await get(stored.control, "/workloads/web")
-    answer = await delete(stored.control, "/workloads/web", version=view.stored_version)
+    response = await delete(stored.control, "/workloads/web", version=view.stored_version)
 
     assert (record.type, record.replaceable) == ("workload", False)
     assert "stored Workload cannot be read" in record.reason
     assert (view.value, view.stored_version) == (damaged.value, damaged.version)
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
     assert await stored.store.store.get("/workloads/web") is None
     events = await stored.control.stub.ListEvents(
         pb.ListEventsRequest(kinds=["RecordDeleted"]), timeout=10
@@ -104,10 +104,10 @@ async def test_a_record_of_a_newer_version_is_deleted(cluster: Cluster) -> None:
     await cluster.store.store.commit([Unit(puts={"/workloads/web": newer})])
     await cluster.start()
 
-    answer = await delete(cluster.control, "/workloads/web")
+    response = await delete(cluster.control, "/workloads/web")
     applied = await cluster.control.apply("web")
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
     assert applied.success, applied.error_message
 
 
@@ -138,14 +138,14 @@ async def test_an_assignment_whose_workload_is_gone_is_listed_and_deleted(cluste
     await delete(cluster.control, "/workloads/web")
 
     left = await listed(cluster.control)
-    answer = await delete(cluster.control, "/assignments/web")
+    response = await delete(cluster.control, "/assignments/web")
 
     async def is_orphan() -> bool:
         drifts = await cluster.control.stub.ListDrifts(pb.ListDriftsRequest(), timeout=10)
         return [one.workload_id for one in drifts.drifts] == ["web"]
 
     assert [*left] == ["/assignments/web"]
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
     await eventually(is_orphan, lambda: "the copy to become an orphan")
     assert "web" in node.agent.running()
 
@@ -161,12 +161,12 @@ async def test_a_workload_with_data_whose_assignment_was_deleted_stays_where_its
     await first.join()
     await second.join()
 
-    answer = await delete(cluster.control, "/assignments/db")
+    response = await delete(cluster.control, "/assignments/db")
 
     async def is_bound() -> bool:
         return (await cluster.control.workload("db")).assigned_node_id == "n1"
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
     await eventually(is_bound, lambda: "db to be bound to n1 again")
     assert second.agent.running() == set()
 
@@ -182,11 +182,11 @@ async def test_the_assignment_of_a_workload_with_data_stays_while_a_node_cannot_
     await second.join()
     await first.agent.stop()
 
-    answer = await delete(cluster.control, "/assignments/db")
+    response = await delete(cluster.control, "/assignments/db")
 
-    assert not answer.accepted
-    assert "n1 may have a copy of db" in answer.reason
-    assert "persysctl node confirm-dead n1" in answer.reason
+    assert not response.accepted
+    assert "n1 may have a copy of db" in response.reason
+    assert "persysctl node confirm-dead n1" in response.reason
     assert await cluster.store.store.get("/assignments/db") is not None
 
 
@@ -198,10 +198,10 @@ async def test_a_workload_whose_tombstone_is_unreadable_is_not_placed_beside_its
     await cluster.start()
     await cluster.join("n2")
 
-    answer = await cluster.control.send(with_volume("db"))
+    response = await cluster.control.send(with_volume("db"))
 
-    assert not answer.success
-    assert "/tombstones/n1/db" in answer.error_message
+    assert not response.success
+    assert "/tombstones/n1/db" in response.error_message
     assert (await delete(cluster.control, "/tombstones/n1/db")).accepted
     assert (await cluster.control.send(with_volume("db"))).success
 
@@ -211,20 +211,20 @@ async def test_a_version_that_is_not_stored_any_more_is_not_deleted(cluster: Clu
     await restart_with_damage(cluster, "/workloads/web")
     view = await get(cluster.control, "/workloads/web")
 
-    answer = await delete(cluster.control, "/workloads/web", version=view.stored_version - 1)
+    response = await delete(cluster.control, "/workloads/web", version=view.stored_version - 1)
 
-    assert not answer.accepted
+    assert not response.accepted
     assert "/workloads/web" in await listed(cluster.control)
 
 
 async def test_a_record_that_can_be_read_is_neither_shown_nor_deleted(cluster: Cluster) -> None:
     await cluster.control.apply("web")
 
-    answer = await delete(cluster.control, "/workloads/web")
+    response = await delete(cluster.control, "/workloads/web")
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await get(cluster.control, "/workloads/web")
 
-    assert not answer.accepted
+    assert not response.accepted
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
     assert await cluster.store.store.get("/workloads/web") is not None
 
@@ -235,10 +235,10 @@ async def test_the_record_of_a_node_with_workloads_is_not_deleted(cluster: Clust
     await cluster.control.until("web", "Running")
     await restart_with_damage(cluster, "/nodes/n1")
 
-    answer = await delete(cluster.control, "/nodes/n1")
+    response = await delete(cluster.control, "/nodes/n1")
 
-    assert not answer.accepted
-    assert "start its agent" in answer.reason
+    assert not response.accepted
+    assert "start its agent" in response.reason
 
 
 async def test_an_unreadable_removal_is_replaced_so_that_old_certificates_stay_refused(
@@ -248,9 +248,9 @@ async def test_an_unreadable_removal_is_replaced_so_that_old_certificates_stay_r
     await cluster.store.store.commit([Unit(puts={"/removed/n9": b"damaged"})])
     await cluster.start()
 
-    answer = await delete(cluster.control, "/removed/n9")
+    response = await delete(cluster.control, "/removed/n9")
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
     assert await listed(cluster.control) == {}
     assert await cluster.store.store.get("/removed/n9") is not None
 
@@ -267,13 +267,13 @@ async def test_a_standby_forwards_the_repair_to_the_leader() -> None:
         standby = await replicas.add()
 
         view = await get(standby, "/workloads/web")
-        answer = await delete(standby, "/workloads/web")
+        response = await delete(standby, "/workloads/web")
 
         async def is_readable() -> bool:
             return await listed(leader) == {} and await listed(standby) == {}
 
         assert view.value == b"damaged"
-        assert answer.accepted, answer.reason
+        assert response.accepted, response.reason
         await eventually(is_readable, lambda: "both to have no unreadable record")
 
 

@@ -25,15 +25,15 @@ async def restore(cluster: Cluster, chunks: list[bytes]) -> pb.RecoveryAnswer:
         for chunk in chunks:
             yield pb.SnapshotChunk(data=chunk)
 
-    answer: pb.RecoveryAnswer = await cluster.control.stub.RestoreSnapshot(messages(), timeout=30)
-    return answer
+    response: pb.RecoveryAnswer = await cluster.control.stub.RestoreSnapshot(messages(), timeout=30)
+    return response
 
 
 async def rebuild(cluster: Cluster) -> pb.RecoveryAnswer:
-    answer: pb.RecoveryAnswer = await cluster.control.stub.RebuildFromAgents(
+    response: pb.RecoveryAnswer = await cluster.control.stub.RebuildFromAgents(
         pb.RebuildFromAgentsRequest(), timeout=30
     )
-    return answer
+    return response
 
 
 async def lose_the_store(cluster: Cluster, *, and_memory: bool) -> None:
@@ -67,12 +67,12 @@ async def test_a_rebuild_restores_everything_and_restarts_nothing(
     described = sorted(one.workload_id for one in preview.recovered)
     assert described == (["mail", "web"] if and_memory else [])
 
-    answer = await rebuild(cluster)
+    response = await rebuild(cluster)
 
-    assert answer.accepted, answer.reason
-    assert (answer.nodes, answer.workloads, list(answer.left_out)) == (1, 2, [])
-    asked = pb.ListEventsRequest(kinds=["ClusterRebuilt"])
-    assert len((await cluster.control.stub.ListEvents(asked, timeout=10)).events) == 1
+    assert response.accepted, response.reason
+    assert (response.nodes, response.workloads, list(response.left_out)) == (1, 2, [])
+    request = pb.ListEventsRequest(kinds=["ClusterRebuilt"])
+    assert len((await cluster.control.stub.ListEvents(request, timeout=10)).events) == 1
     web = await cluster.control.until("web", "Running")
     mail = await cluster.control.until("mail", "Stopped")
     assert min(web.epoch, mail.epoch) > max(before.values())
@@ -109,10 +109,10 @@ async def test_a_rebuild_names_what_agents_without_intents_have(cluster: Cluster
     await lose_the_store(cluster, and_memory=True)
     assert not (await field.register()).accepted
 
-    answer = await rebuild(cluster)
+    response = await rebuild(cluster)
 
-    assert (answer.nodes, answer.workloads) == (2, 1)
-    assert list(answer.left_out) == [
+    assert (response.nodes, response.workloads) == (2, 1)
+    assert list(response.left_out) == [
         "strange on n2: its agent has no stored intent; it stays as an orphan"
     ]
     assert await cluster.control.names() == ["web"]
@@ -131,10 +131,10 @@ async def test_a_rebuild_without_any_node_is_refused(cluster: Cluster) -> None:
     await cluster.store.store.commit([Unit(deletes=[keys.CLUSTER])])
     await cluster.start()
 
-    answer = await rebuild(cluster)
+    response = await rebuild(cluster)
 
-    assert not answer.accepted
-    assert "no node is known yet" in answer.reason
+    assert not response.accepted
+    assert "no node is known yet" in response.reason
 
 
 async def test_accepting_the_empty_store_deletes_nothing_on_the_nodes(cluster: Cluster) -> None:
@@ -142,9 +142,9 @@ async def test_accepting_the_empty_store_deletes_nothing_on_the_nodes(cluster: C
     await running(cluster, "web")
     await lose_the_store(cluster, and_memory=True)
 
-    answer = await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=10)
+    response = await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=10)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
     async def joined() -> bool:
         return (await cluster.control.summary()).ready_nodes == 1
@@ -195,15 +195,15 @@ async def test_a_restore_restores_everything_and_restarts_nothing(
     starts = list(node.agent.starts)
     await lose_the_store(cluster, and_memory=and_memory)
 
-    answer = await restore(cluster, saved)
+    response = await restore(cluster, saved)
 
-    assert answer.accepted, answer.reason
-    assert (answer.nodes, answer.workloads) == (1, 2)
+    assert response.accepted, response.reason
+    assert (response.nodes, response.workloads) == (1, 2)
     await cluster.control.until("web", "Running")
     await cluster.control.until("late", "Running")
     assert node.agent.starts == starts
-    told = await cluster.control.stub.ListEvents(pb.ListEventsRequest(), timeout=10)
-    assert "WorkloadRunning" in {event.kind for event in told.events}
+    listed = await cluster.control.stub.ListEvents(pb.ListEventsRequest(), timeout=10)
+    assert "WorkloadRunning" in {event.kind for event in listed.events}
 
 
 async def test_a_restore_follows_a_workload_that_has_moved_since(cluster: Cluster) -> None:
@@ -242,10 +242,10 @@ async def test_a_restore_into_a_running_cluster_is_refused_with_what_to_do(
     await cluster.join()
     await running(cluster, "web")
 
-    answer = await restore(cluster, await save(cluster))
+    response = await restore(cluster, await save(cluster))
 
-    assert not answer.accepted
-    assert "delete them first" in answer.reason
+    assert not response.accepted
+    assert "delete them first" in response.reason
     assert (await mode(cluster.control)).mode == "normal"
 
 
@@ -256,9 +256,9 @@ async def test_a_restore_into_an_empty_cluster_is_accepted(cluster: Cluster) -> 
     await cluster.control.delete("web")
     await cluster.control.until_gone("web")
 
-    answer = await restore(cluster, saved)
+    response = await restore(cluster, saved)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
     await cluster.control.until("web", "Running")
     assert node.agent.running() == {"web"}
 

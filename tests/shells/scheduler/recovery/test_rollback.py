@@ -70,8 +70,8 @@ async def cordon_all_but(cluster: Cluster, node_id: str) -> None:
     stub = cluster.control.stub
     for node in (await stub.ListNodes(pb.ListNodesRequest(), timeout=10)).nodes:
         call = stub.UncordonNode if node.node_id == node_id else stub.CordonNode
-        answer = await call(pb.NodeRequest(node_id=node.node_id), timeout=10)
-        assert answer.accepted, answer.reason
+        response = await call(pb.NodeRequest(node_id=node.node_id), timeout=10)
+        assert response.accepted, response.reason
 
 
 async def apply(cluster: Cluster, name: str, *, node_id: str, data: bool = False) -> int:
@@ -81,8 +81,8 @@ async def apply(cluster: Cluster, name: str, *, node_id: str, data: bool = False
         container.managed_volumes.add(name="data", driver="local", size_gb=1, mount_path="/data")
     spec = pb.WorkloadSpec(type="container", container=container)
     await cordon_all_but(cluster, node_id)
-    answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
-    assert answer.success, answer.error_message
+    response = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+    assert response.success, response.error_message
     view = await cluster.control.until(name, "Running")
     assert view.assigned_node_id == node_id
     return view.epoch

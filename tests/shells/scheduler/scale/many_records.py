@@ -195,9 +195,9 @@ def decided_suggestions(size: int) -> Records:
         for number in range(size)
     }
     for name, target in (("to-approve", "data1"), ("to-reject", "data2")):
-        asked = Suggestion(name, target, SuggestedAction.RETRY_WORKLOAD)
+        suggestion = Suggestion(name, target, SuggestedAction.RETRY_WORKLOAD)
         found[keys.suggestion_key(name)] = SuggestionDecision(
-            asked, False, LONG_AGO, pending_until=FAR_AHEAD
+            suggestion, False, LONG_AGO, pending_until=FAR_AHEAD
         )
     return found
 

@@ -52,32 +52,32 @@ def workload(name: str) -> pb.ApplyWorkloadRequest:
 
 
 async def apply_workload(large: Large) -> None:
-    answer = await large.stub.ApplyWorkload(workload("fresh"), timeout=SECONDS)
+    response = await large.stub.ApplyWorkload(workload("fresh"), timeout=SECONDS)
 
-    assert answer.success, answer.error_message
+    assert response.success, response.error_message
     assert await large.has(keys.WORKLOADS + "fresh")
 
 
 async def delete_workload(large: Large) -> None:
     request = pb.DeleteWorkloadRequest(workload_id="run0")
-    answer = await large.stub.DeleteWorkload(request, timeout=SECONDS)
+    response = await large.stub.DeleteWorkload(request, timeout=SECONDS)
 
-    assert answer.success, answer.error_message
+    assert response.success, response.error_message
     await large.until(lambda: "run0" not in large.cluster.app.cluster.workloads, "run0 to be gone")
 
 
 async def retry_workload(large: Large) -> None:
     request = pb.RetryWorkloadRequest(workload_id="data0")
-    answer = await large.stub.RetryWorkload(request, timeout=SECONDS)
+    response = await large.stub.RetryWorkload(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
 
 async def redeploy_workload(large: Large) -> None:
     request = pb.RedeployWorkloadRequest(workload_id="run1")
-    answer = await large.stub.RedeployWorkload(request, timeout=SECONDS)
+    response = await large.stub.RedeployWorkload(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
 
 async def submit_suggestion(large: Large) -> None:
@@ -85,24 +85,24 @@ async def submit_suggestion(large: Large) -> None:
     request.suggestion.suggestion_id = "fresh"
     request.suggestion.target_workload = "data1"
     request.suggestion.action_type = pb.AUTOMATION_ACTION_RETRY_WORKLOAD
-    answer = await large.stub.SubmitAutomationSuggestion(request, timeout=SECONDS)
+    response = await large.stub.SubmitAutomationSuggestion(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
     assert await large.has(keys.SUGGESTIONS) <= large.size + 3
 
 
 async def approve_suggestion(large: Large) -> None:
     request = pb.SuggestionRequest(suggestion_id="to-approve")
-    answer = await large.stub.ApproveSuggestion(request, timeout=SECONDS)
+    response = await large.stub.ApproveSuggestion(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
 
 async def reject_suggestion(large: Large) -> None:
     request = pb.SuggestionRequest(suggestion_id="to-reject")
-    answer = await large.stub.RejectSuggestion(request, timeout=SECONDS)
+    response = await large.stub.RejectSuggestion(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
 
 def registration(name: str) -> pb.RegisterNodeRequest:
@@ -120,8 +120,8 @@ async def register_node(large: Large) -> None:
     removals = await large.has(keys.REMOVED)
     for name in ("fresh", LOST):
         stub = large.stub_as(Role.AGENT, name)
-        answer = await stub.RegisterNode(registration(name), timeout=SECONDS)
-        assert answer.accepted, answer.reason
+        response = await stub.RegisterNode(registration(name), timeout=SECONDS)
+        assert response.accepted, response.reason
 
     assert await large.has(keys.REMOVED) < removals
     await large.until(
@@ -136,21 +136,21 @@ async def heartbeat(large: Large) -> None:
     request = pb.HeartbeatRequest(node_id=FULL)
     for name in names:
         request.workload_statuses.add(workload_id=name, state="Running")
-    answer = await large.stub_as(Role.AGENT, FULL).Heartbeat(request, timeout=SECONDS)
+    response = await large.stub_as(Role.AGENT, FULL).Heartbeat(request, timeout=SECONDS)
 
-    assert answer.acknowledged
+    assert response.acknowledged
 
 
 async def _node(large: Large, method: str, node_id: NodeId) -> None:
-    answer = await _asked(large, method, node_id)
+    response = await _asked(large, method, node_id)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
 
 async def _asked(large: Large, method: str, node_id: NodeId) -> pb.NodeAnswer:
     call = getattr(large.stub, method)
-    answer: pb.NodeAnswer = await call(pb.NodeRequest(node_id=node_id), timeout=SECONDS)
-    return answer
+    response: pb.NodeAnswer = await call(pb.NodeRequest(node_id=node_id), timeout=SECONDS)
+    return response
 
 
 async def cordon_node(large: Large) -> None:
@@ -163,16 +163,16 @@ async def uncordon_node(large: Large) -> None:
 
 async def taint_node(large: Large) -> None:
     request = pb.TaintNodeRequest(node_id=FULL, taints=["disk=slow"])
-    answer = await large.stub.TaintNode(request, timeout=SECONDS)
+    response = await large.stub.TaintNode(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
 
 async def drain_node(large: Large) -> None:
     """Every workload of the node moves, and every stale copy is removed."""
-    answer = await large.stub.DrainNode(pb.DrainNodeRequest(node_id=FULL), timeout=SECONDS)
+    response = await large.stub.DrainNode(pb.DrainNodeRequest(node_id=FULL), timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
     memory = large.cluster.app.cluster
     await large.until(
         lambda: not memory.on_node[FULL] and FULL not in memory.tombstones, "the node to be empty"
@@ -200,70 +200,70 @@ async def adopt_orphan(large: Large) -> None:
     kept = records.encode(a_workload(ORPHAN))
     large.fleet.agent(HOLDER).intents = [agent_pb2.IntentView(id=ORPHAN, epoch=1, intent=kept)]
     request = pb.OrphanRequest(node_id=HOLDER, workload_id=ORPHAN)
-    answer = await large.stub.AdoptOrphan(request, timeout=SECONDS)
+    response = await large.stub.AdoptOrphan(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
 
 async def delete_orphan(large: Large) -> None:
     request = pb.OrphanRequest(node_id=HOLDER, workload_id="p0")
-    answer = await large.stub.DeleteOrphan(request, timeout=SECONDS)
+    response = await large.stub.DeleteOrphan(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
 
 async def remove_image(large: Large) -> None:
     for name in (FULL, SPARE, HOLDER):
         large.fleet.agent(name).images.add("debian")
-    answer = await large.stub.RemoveImage(pb.RemoveImageRequest(name="debian"), timeout=SECONDS)
+    response = await large.stub.RemoveImage(pb.RemoveImageRequest(name="debian"), timeout=SECONDS)
 
-    assert list(answer.node_ids) == sorted((FULL, SPARE, HOLDER))
+    assert list(response.node_ids) == sorted((FULL, SPARE, HOLDER))
 
 
 async def delete_volume(large: Large) -> None:
     request = pb.DeleteVolumeRequest(node_id=SPARE, workload_id="former", name="data")
-    answer = await large.stub.DeleteVolume(request, timeout=SECONDS)
+    response = await large.stub.DeleteVolume(request, timeout=SECONDS)
 
-    assert answer.success, answer.error_message
+    assert response.success, response.error_message
 
 
 async def create_token(large: Large) -> None:
     before = await large.has(keys.TOKENS)
     request = pb.CreateTokenRequest(name="ops", role="viewer")
-    answer = await large.stub.CreateToken(request, timeout=SECONDS)
+    response = await large.stub.CreateToken(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
     assert await large.has(keys.TOKENS) < before
 
 
 async def revoke_token(large: Large) -> None:
     last = (await stored(large.cluster.store, keys.TOKENS))[-1]
     request = pb.RevokeTokenRequest(token_id=last.removeprefix(keys.TOKENS))
-    answer = await large.stub.RevokeToken(request, timeout=SECONDS)
+    response = await large.stub.RevokeToken(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
 
 async def put_secret(large: Large) -> None:
     request = pb.PutSecretRequest(name="fresh", value=b"x")
-    answer = await large.stub.PutSecret(request, timeout=SECONDS)
+    response = await large.stub.PutSecret(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
 
 async def delete_secret(large: Large) -> None:
-    answer = await large.stub.DeleteSecret(pb.DeleteSecretRequest(name="s0"), timeout=SECONDS)
+    response = await large.stub.DeleteSecret(pb.DeleteSecretRequest(name="s0"), timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
 
 
 async def delete_record(large: Large) -> None:
     """One of many unreadable records; all records are read again after that."""
     key = keys.secret_key("broken0")
     request = pb.DeleteRecordRequest(key=key)
-    answer = await large.stub.DeleteRecord(request, timeout=SECONDS)
+    response = await large.stub.DeleteRecord(request, timeout=SECONDS)
 
-    assert answer.accepted, answer.reason
+    assert response.accepted, response.reason
     assert key not in await stored(large.cluster.store, keys.SECRETS)
     quarantine = large.cluster.app.cluster.quarantine
     await large.until(lambda: len(quarantine) == large.size - 1, "the records to be read again")

@@ -98,20 +98,20 @@ def nodes(*names: str) -> Records:
     """Ready nodes that are polled: no agent pushes status here."""
     found: Records = {}
     for node in map(ready, names):
-        asked = structs.replace(node.capabilities, features=frozenset())
-        found[keys.node_key(node.id)] = structs.replace(node, capabilities=asked)
+        capabilities = structs.replace(node.capabilities, features=frozenset())
+        found[keys.node_key(node.id)] = structs.replace(node, capabilities=capabilities)
     return found
 
 
 async def ask_of_node(method: str, node_id: str, control: Control) -> bool:
     request = (pb.DrainNodeRequest if method == "DrainNode" else pb.NodeRequest)(node_id=node_id)
-    answer = await getattr(control.stub, method)(request, timeout=SECONDS)
-    return bool(answer.accepted)
+    response = await getattr(control.stub, method)(request, timeout=SECONDS)
+    return bool(response.accepted)
 
 
 async def register(control: Control) -> bool:
-    answer = await control.stub.RegisterNode(registration(LOST), timeout=SECONDS)
-    return bool(answer.accepted)
+    response = await control.stub.RegisterNode(registration(LOST), timeout=SECONDS)
+    return bool(response.accepted)
 
 
 async def list_no_copies(control: Control) -> bool:
@@ -126,18 +126,18 @@ async def nothing_to_ask(_control: Control) -> bool:
 
 async def restore(control: Control) -> bool:
     chunks = chunks_of(a_cluster_of(SIZE))
-    answer = await control.stub.RestoreSnapshot(sent(chunks), timeout=SECONDS)
-    return bool(answer.accepted)
+    response = await control.stub.RestoreSnapshot(sent(chunks), timeout=SECONDS)
+    return bool(response.accepted)
 
 
 async def rebuild(control: Control) -> bool:
-    answer = await control.stub.RebuildFromAgents(pb.RebuildFromAgentsRequest(), timeout=SECONDS)
-    return bool(answer.accepted)
+    response = await control.stub.RebuildFromAgents(pb.RebuildFromAgentsRequest(), timeout=SECONDS)
+    return bool(response.accepted)
 
 
 async def accept(control: Control) -> bool:
-    answer = await control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=SECONDS)
-    return bool(answer.accepted)
+    response = await control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=SECONDS)
+    return bool(response.accepted)
 
 
 async def none_under(prefixes: Sequence[str], store: Store) -> bool:
@@ -222,8 +222,8 @@ OPERATIONS = {
 
 @pytest.fixture(params=STORES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    async with opened(request.param, tmp_path, partial(request.getfixturevalue, "etcd")) as made:
-        yield made
+    async with opened(request.param, tmp_path, partial(request.getfixturevalue, "etcd")) as created:
+        yield created
 
 
 def points(*often: int) -> pytest.MarkDecorator:
@@ -297,15 +297,15 @@ async def interrupted(
 ) -> bool:
     """Whether it was acknowledged before its scheduler lost the store."""
     store.commits_left = commits
-    asked = asyncio.get_running_loop().create_task(operation.ask(control))
+    task = asyncio.get_running_loop().create_task(operation.ask(control))
 
     async def ended() -> bool:
         return store.down or await operation.is_done(store.store)
 
     await eventually(ended, lambda: "the end of the process", within=SECONDS, every=0.1)
-    asked.cancel()
-    await asyncio.wait([asked])
-    return not asked.cancelled() and asked.exception() is None and asked.result()
+    task.cancel()
+    await asyncio.wait([task])
+    return not task.cancelled() and task.exception() is None and task.result()
 
 
 async def until_done(operation: Operation, name: str, store: Store) -> None:

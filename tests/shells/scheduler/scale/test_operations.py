@@ -50,8 +50,8 @@ sizes = pytest.mark.parametrize("size", SIZES)
 
 @pytest.fixture(params=STORES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    async with opened(request.param, tmp_path, partial(request.getfixturevalue, "etcd")) as made:
-        yield made
+    async with opened(request.param, tmp_path, partial(request.getfixturevalue, "etcd")) as created:
+        yield created
 
 
 def of_nodes(*nodes: str) -> Records:
@@ -91,9 +91,9 @@ async def test_a_standby_with_many_records_leads_when_the_leader_stops(
         with bounded():
             await replicas.stop(0)
             await until_leading(standby, within=SECONDS)
-            answer = await standby.stub.ApplyWorkload(workload("fresh"), timeout=SECONDS)
+            response = await standby.stub.ApplyWorkload(workload("fresh"), timeout=SECONDS)
 
-        assert answer.success, answer.error_message
+        assert response.success, response.error_message
     finally:
         await replicas.close()
 
@@ -112,9 +112,9 @@ async def test_what_is_in_memory_is_read_again_after_an_answer_was_lost(
             await cluster.control.stub.ApplyWorkload(workload("unsure"), timeout=SECONDS)
             measured.loses_answers = False
             await until_normal(cluster)
-            answer = await cluster.control.stub.ApplyWorkload(workload("sure"), timeout=SECONDS)
+            response = await cluster.control.stub.ApplyWorkload(workload("sure"), timeout=SECONDS)
 
-        assert answer.success, answer.error_message
+        assert response.success, response.error_message
 
 
 async def until_normal(cluster: Cluster) -> None:
@@ -154,8 +154,8 @@ async def test_a_node_that_returns_removes_all_its_old_copies(store: Store, size
     async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:
         with bounded(measured):
             stub = cluster.control.stub
-            answer = await stub.RegisterNode(registration(LOST), timeout=SECONDS)
-            assert answer.accepted, answer.reason
+            response = await stub.RegisterNode(registration(LOST), timeout=SECONDS)
+            assert response.accepted, response.reason
             await until_stored(store, keys.TOMBSTONES, 0)
 
 
@@ -185,8 +185,8 @@ async def test_after_many_outages_the_history_is_written_in_one_bounded_transact
             cluster.app.store_watch.mark_stale()
             await until_normal(cluster)
 
-        answer = await cluster.control.stub.ApplyWorkload(workload("web"), timeout=SECONDS)
-        assert answer.success, answer.error_message
+        response = await cluster.control.stub.ApplyWorkload(workload("web"), timeout=SECONDS)
+        assert response.success, response.error_message
 
 
 @sizes

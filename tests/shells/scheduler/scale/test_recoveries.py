@@ -40,8 +40,8 @@ _PER_NODE = 500
 
 @pytest.fixture(params=STORES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    async with opened(request.param, tmp_path, partial(request.getfixturevalue, "etcd")) as made:
-        yield made
+    async with opened(request.param, tmp_path, partial(request.getfixturevalue, "etcd")) as created:
+        yield created
 
 
 def a_cluster_of(size: int) -> Records:
@@ -67,10 +67,10 @@ async def test_a_snapshot_of_many_records_is_restored(store: Store, size: int) -
     measured = MeasuredStore(store)
     async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:
         with bounded(measured):
-            answer = await cluster.control.stub.RestoreSnapshot(sent(chunks), timeout=SECONDS)
+            response = await cluster.control.stub.RestoreSnapshot(sent(chunks), timeout=SECONDS)
             await until_idle(cluster)
 
-        assert answer.accepted, answer.reason
+        assert response.accepted, response.reason
         assert len(await stored(store, keys.WORKLOADS)) == size
         assert len(await stored(store, keys.REMOVED)) == size
 
@@ -82,11 +82,11 @@ async def test_a_store_with_many_records_and_no_marker_is_accepted(store: Store,
     async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:
         with bounded(measured):
             request = pb.AcceptEmptyRequest()
-            answer = await cluster.control.stub.AcceptEmpty(request, timeout=SECONDS)
+            response = await cluster.control.stub.AcceptEmpty(request, timeout=SECONDS)
             await until_idle(cluster)
 
-        assert answer.accepted, answer.reason
-        assert answer.workloads == size
+        assert response.accepted, response.reason
+        assert response.workloads == size
 
 
 def nodes_that_keep(size: int, fleet: Fleet) -> Records:
@@ -114,8 +114,8 @@ async def test_many_workloads_are_rebuilt_from_what_agents_keep(store: Store, si
     async with a_scheduler(measured, fleet, quiet_settings()) as cluster:
         with bounded(measured):
             request = pb.RebuildFromAgentsRequest()
-            answer = await cluster.control.stub.RebuildFromAgents(request, timeout=SECONDS)
+            response = await cluster.control.stub.RebuildFromAgents(request, timeout=SECONDS)
             await until_idle(cluster)
 
-        assert answer.accepted, answer.reason
+        assert response.accepted, response.reason
         assert len(await stored(store, keys.WORKLOADS)) == size

@@ -44,19 +44,19 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 async def put(cluster: Cluster, name: str, value: bytes = VALUE) -> pb.SecretAnswer:
     request = pb.PutSecretRequest(name=name, value=value)
-    answer: pb.SecretAnswer = await cluster.control.stub.PutSecret(request, timeout=10)
-    return answer
+    response: pb.SecretAnswer = await cluster.control.stub.PutSecret(request, timeout=10)
+    return response
 
 
 async def delete(cluster: Cluster, name: str) -> pb.SecretAnswer:
     request = pb.DeleteSecretRequest(name=name)
-    answer: pb.SecretAnswer = await cluster.control.stub.DeleteSecret(request, timeout=10)
-    return answer
+    response: pb.SecretAnswer = await cluster.control.stub.DeleteSecret(request, timeout=10)
+    return response
 
 
 async def listed(cluster: Cluster) -> list[pb.SecretView]:
-    answer = await cluster.control.stub.ListSecrets(pb.ListSecretsRequest(), timeout=10)
-    return list(answer.secrets)
+    response = await cluster.control.stub.ListSecrets(pb.ListSecretsRequest(), timeout=10)
+    return list(response.secrets)
 
 
 def container(**env: str) -> pb.WorkloadSpec:
@@ -142,8 +142,8 @@ async def test_a_new_version_is_used_only_after_a_redeploy(
     await apply(cluster, spec)
     await cluster.control.until("web", "Running")
 
-    answer = await put(cluster, "db-password", b"second-value")
-    assert answer.secret.version == 2
+    response = await put(cluster, "db-password", b"second-value")
+    assert response.secret.version == 2
     assert (await apply(cluster, spec)).success
     assert len(node.agent.applies) == 1
 
@@ -172,15 +172,15 @@ async def test_a_spec_with_an_unknown_secret_is_refused_with_the_field(
     await put(cluster, "known")
     spec = container(**env)
 
-    answer = await apply(cluster, spec)
+    response = await apply(cluster, spec)
     plan = await cluster.control.stub.PlanWorkloads(
         pb.PlanWorkloadsRequest(workloads=[pb.ApplyWorkloadRequest(workload_id="web", spec=spec)]),
         timeout=10,
     )
 
-    assert not answer.success
-    assert answer.failure_reason == pb.INVALID_SPEC
-    assert problem in answer.error_message
+    assert not response.success
+    assert response.failure_reason == pb.INVALID_SPEC
+    assert problem in response.error_message
     assert problem in plan.plans[0].reason
 
 
@@ -197,10 +197,10 @@ async def test_a_spec_with_an_unknown_secret_is_refused_with_the_field(
 async def test_an_invalid_secret_is_refused(
     cluster: Cluster, name: str, value: bytes, problem: str
 ) -> None:
-    answer = await put(cluster, name, value)
+    response = await put(cluster, name, value)
 
-    assert not answer.accepted
-    assert problem in answer.reason
+    assert not response.accepted
+    assert problem in response.reason
 
 
 async def test_a_secret_in_use_is_not_deleted_and_its_users_are_named(cluster: Cluster) -> None:
@@ -260,11 +260,11 @@ async def test_secrets_are_in_clear_text_only_in_orders(
         assert any("/secrets/db-password" in text for text in shown)
         assert env_of(node.agent.applies[0])["PASSWORD"] == VALUE.decode()
     files = content_of(tmp_path)
-    said = "".join(capfd.readouterr())
+    output = "".join(capfd.readouterr())
 
     assert VALUE not in files
     assert VALUE.decode() not in "".join(shown)
-    assert VALUE.decode() not in said
+    assert VALUE.decode() not in output
     assert (tmp_path / "secrets.key").stat().st_mode & 0o777 == 0o600
 
 
@@ -393,8 +393,8 @@ async def test_a_standby_forwards_a_put_and_decrypts_it_when_it_leads(tmp_path: 
         await replicas.add(key_file=key)
         standby = await replicas.add(key_file=key)
         request = pb.PutSecretRequest(name="db-password", value=VALUE)
-        answer = await standby.stub.PutSecret(request, timeout=10)
-        assert answer.accepted, answer.reason
+        response = await standby.stub.PutSecret(request, timeout=10)
+        assert response.accepted, response.reason
         await replicas.stop(0)
         await until_leading(standby)
         async with a_node("n1", standby.stub) as node:
@@ -407,9 +407,9 @@ async def test_a_standby_forwards_a_put_and_decrypts_it_when_it_leads(tmp_path: 
 
 
 async def test_concurrent_puts_get_different_versions(cluster: Cluster) -> None:
-    answers = await asyncio.gather(*(put(cluster, "many", b"%d" % n) for n in range(8)))
+    responses = await asyncio.gather(*(put(cluster, "many", b"%d" % n) for n in range(8)))
 
-    assert sorted(one.secret.version for one in answers) == list(range(1, 9))
+    assert sorted(one.secret.version for one in responses) == list(range(1, 9))
 
 
 async def test_an_empty_name_is_an_invalid_argument(cluster: Cluster) -> None:

@@ -102,13 +102,13 @@ def test_what_the_store_has_is_ordered_by_number_whatever_its_clock_said() -> No
 
 def test_a_kind_that_only_another_version_knows_still_loads() -> None:
     log = a_log()
-    strange = Record(
+    unknown_record = Record(
         keys.event_key(NOON, 1),
         b'{"schema":1,"at":"2026-01-01T12:00:00Z","kind":"NodeSang"}',
         1,
     )
 
-    load_events(log, Snapshot(1, (strange,)))
+    load_events(log, Snapshot(1, (unknown_record,)))
 
     assert log.listed(ANY)[0].event.kind == "NodeSang"
     assert "NodeSang" not in list(EventKind)

@@ -70,13 +70,13 @@ async def test_a_workload_whose_assignment_is_unreadable_is_not_placed_a_second_
     second = await cluster.join("n2")
     await first.join()
 
-    answer = await cluster.control.apply("web", host_port=9090)
+    response = await cluster.control.apply("web", host_port=9090)
     deleted = await cluster.control.delete("web")
     await cluster.control.apply("fresh")
     await cluster.control.until("fresh", "Running")
 
-    assert not answer.success
-    assert "/assignments/web" in answer.error_message
+    assert not response.success
+    assert "/assignments/web" in response.error_message
     assert not deleted.success
     assert [order.id for order in (*first.agent.applies, *second.agent.applies)].count("web") == 1
     assert "web" in first.agent.running()
@@ -141,10 +141,10 @@ async def test_a_secret_that_is_unreadable_is_not_overwritten(cluster: Cluster) 
     await cluster.control.stub.PutSecret(put, timeout=10)
     damaged, _ = await restart_with_damage(cluster, "/secrets/db")
 
-    answer = await cluster.control.stub.PutSecret(put, timeout=10)
+    response = await cluster.control.stub.PutSecret(put, timeout=10)
 
-    assert not answer.accepted
-    assert "/secrets/db" in answer.reason
+    assert not response.accepted
+    assert "/secrets/db" in response.reason
     assert await stored(cluster, "/secrets/db") == damaged
 
 
@@ -182,8 +182,8 @@ async def test_a_damaged_marker_means_recovery_and_not_a_new_cluster(cluster: Cl
     await cluster.start()
 
     await until_mode(cluster.control, "recovery")
-    answer = await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=30)
-    assert answer.accepted, answer.reason
+    response = await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=30)
+    assert response.accepted, response.reason
     await until_mode(cluster.control, "normal")
     await node.join()
     await cluster.control.apply("fresh")
@@ -200,10 +200,10 @@ async def test_a_marker_of_a_newer_version_is_not_replaced(cluster: Cluster) -> 
     await cluster.start()
 
     await until_mode(cluster.control, "recovery")
-    answer = await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=30)
+    response = await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=30)
 
-    assert not answer.accepted
-    assert "schema 99" in answer.reason
+    assert not response.accepted
+    assert "schema 99" in response.reason
     assert (await stored(cluster, "/cluster")).value == newer
 
 

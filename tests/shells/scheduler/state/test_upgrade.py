@@ -35,8 +35,8 @@ async def old_store() -> AsyncIterator[FaultyStore]:
 
 @pytest.fixture
 async def cluster(old_store: FaultyStore) -> AsyncIterator[Cluster]:
-    async with a_cluster(old_store, fast_settings()) as made:
-        yield made
+    async with a_cluster(old_store, fast_settings()) as created:
+        yield created
 
 
 async def test_all_records_of_the_first_version_are_loaded(cluster: Cluster) -> None:

@@ -77,11 +77,13 @@ def test_a_threshold_of_100_refuses_nothing(load: Load) -> None:
 
 
 def test_the_sum_of_what_is_given_never_exceeds_what_there_is() -> None:
-    whole = Resources(2000, 1024, 10)
+    capacity = Resources(2000, 1024, 10)
 
-    assert not too_much(Resources(500, 24, 0), given=Resources(1500, 1000, 10), allocatable=whole)
+    assert not too_much(
+        Resources(500, 24, 0), given=Resources(1500, 1000, 10), allocatable=capacity
+    )
     assert (
-        too_much(Resources(501), given=Resources(1500), allocatable=whole)
+        too_much(Resources(501), given=Resources(1500), allocatable=capacity)
         == "cpu: 1500 of 2000 millicores allocated, and the workload requests 501"
     )
 

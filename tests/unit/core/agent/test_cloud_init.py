@@ -79,9 +79,9 @@ def test_the_machine_is_told_its_name() -> None:
 
 
 def test_meta_data_of_the_user_is_completed_and_not_overruled() -> None:
-    said = "local-hostname: mine\npublic-keys: [a]\n"
+    meta_data = "local-hostname: mine\npublic-keys: [a]\n"
 
-    found = the_config("meta-data", a_machine(meta_data=said))
+    found = the_config("meta-data", a_machine(meta_data=meta_data))
 
     assert found["local-hostname"] == "mine"
     assert found["public-keys"] == ["a"]
@@ -89,9 +89,9 @@ def test_meta_data_of_the_user_is_completed_and_not_overruled() -> None:
 
 
 def test_meta_data_that_lacks_nothing_stays_word_for_word() -> None:
-    said = "# mine\ninstance-id:   i1\nlocal-hostname: x\n"
+    meta_data = "# mine\ninstance-id:   i1\nlocal-hostname: x\n"
 
-    assert the_file("meta-data", a_machine(meta_data=said)) == said
+    assert the_file("meta-data", a_machine(meta_data=meta_data)) == meta_data
 
 
 def test_a_machine_that_only_grows_is_the_same_instance() -> None:
@@ -159,10 +159,10 @@ def test_root_may_log_in_when_it_is_named() -> None:
 def test_a_login_stands_beside_the_users_own_vendor_data(said: str) -> None:
     spec = a_machine(Login(ssh_keys=(KEY,)), vendor_data=said)
 
-    whole = message_from_string(the_file("vendor-data", spec))
-    parts = [part.get_payload(decode=True) for part in whole.walk() if not part.is_multipart()]
+    complete = message_from_string(the_file("vendor-data", spec))
+    parts = [part.get_payload(decode=True) for part in complete.walk() if not part.is_multipart()]
 
-    assert whole.get_content_type() == "multipart/mixed"
+    assert complete.get_content_type() == "multipart/mixed"
     assert len(parts) == 2
     assert sum(KEY.encode() in bytes(part) for part in parts) == 1
     assert the_file("vendor-data", spec) == the_file("vendor-data", spec)

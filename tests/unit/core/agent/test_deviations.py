@@ -107,11 +107,11 @@ def test_what_is_as_it_was_never_deviates(shape: Shape) -> None:
 def test_attaching_and_publishing_what_is_missing_ends_those_deviations(
     wanted: Shape, seen: Shape
 ) -> None:
-    mended = replace(
+    repaired = replace(
         seen, networks=seen.networks + wanted.networks, ports=seen.ports + wanted.ports
     )
 
-    assert not any(one.cuts_off for one in deviations(wanted, mended))
+    assert not any(one.cuts_off for one in deviations(wanted, repaired))
 
 
 def test_it_is_shown_for_a_moment_before_it_is_repaired() -> None:
@@ -181,8 +181,8 @@ def test_what_can_still_be_reached_never_fails_for_its_limits_or_its_name() -> N
 
 def test_what_is_only_reported_is_judged_by_its_health_as_ever() -> None:
     assert settled(running(UNLIMITED), SHOWN).code == DRIFTED
-    sick = running(UNLIMITED, health=Health.UNHEALTHY)
-    assert settled(sick, SHOWN).code == "Unhealthy"
+    unhealthy = running(UNLIMITED, health=Health.UNHEALTHY)
+    assert settled(unhealthy, SHOWN).code == "Unhealthy"
     assert settled(running(UNLIMITED), SHOWN).look_again_at is None
 
 

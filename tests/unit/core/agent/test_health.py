@@ -71,9 +71,9 @@ def test_it_is_probed_often_while_it_may_still_start_and_then_at_its_interval() 
 
 def test_what_a_check_does_not_say_has_defaults() -> None:
     assert timing_of(HealthCheck(HealthType.TCP, port=1)) == Timing()
-    said = HealthCheck(interval_seconds=1, timeout_seconds=2, retries=4, start_period_seconds=3)
+    check = HealthCheck(interval_seconds=1, timeout_seconds=2, retries=4, start_period_seconds=3)
     seconds = [timedelta(seconds=count) for count in (1, 2, 3)]
-    assert timing_of(said) == Timing(seconds[0], seconds[1], 4, seconds[2])
+    assert timing_of(check) == Timing(seconds[0], seconds[1], 4, seconds[2])
 
 
 @pytest.mark.parametrize("health", Health)

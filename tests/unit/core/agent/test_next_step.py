@@ -74,8 +74,8 @@ def an_order(
 
 
 def an_artefact(condition: Condition = Condition.RUNNING, **fields: object) -> Artefact:
-    whole = Artefact("c1", "persys-web", condition, Revision("r2"), started_at=EARLIER)
-    return replace(whole, **fields)
+    complete = Artefact("c1", "persys-web", condition, Revision("r2"), started_at=EARLIER)
+    return replace(complete, **fields)
 
 
 LAUNCHED = Progress(launching=True)

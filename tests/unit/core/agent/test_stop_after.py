@@ -127,18 +127,18 @@ def test_a_stop_or_a_delete_goes_on_alone() -> None:
 
 
 def test_the_agent_restarts_it_with_growing_pauses_because_docker_must_not() -> None:
-    brief = a_container(ran_seconds=1, exit_code=1)
+    short_lived = a_container(ran_seconds=1, exit_code=1)
     waits, codes = [], []
     progress = LAUNCHED
     for _ in range(5):
-        settled = next_step(an_order(), brief, progress, now=NOW)
+        settled = next_step(an_order(), short_lived, progress, now=NOW)
         assert isinstance(settled, Settled)
         assert settled.look_again_at is not None
         waits.append((settled.look_again_at - NOW).total_seconds())
         codes.append(settled.code)
-        later = next_step(an_order(), brief, progress, now=settled.look_again_at)
+        later = next_step(an_order(), short_lived, progress, now=settled.look_again_at)
         assert later == Perform(Step.START, by_policy=True)
-        progress = before_start(progress, brief)
+        progress = before_start(progress, short_lived)
         progress = Progress(launching=True, restarts=progress.restarts)
 
     assert waits == sorted(set(waits))

@@ -155,9 +155,9 @@ def test_a_machine_without_room_is_failed_until_there_is_some() -> None:
 
 
 def test_a_vm_is_inspected_again_when_more_will_be_known() -> None:
-    young = replace(RUNNING, look_again_after=timedelta(seconds=1))
+    recent = replace(RUNNING, look_again_after=timedelta(seconds=1))
 
-    settled = the_settled(after(young, an_order()))
+    settled = the_settled(after(recent, an_order()))
 
     assert settled == Settled(Actual.RUNNING, look_again_at=NOON + timedelta(seconds=1))
 

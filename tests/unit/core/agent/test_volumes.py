@@ -46,10 +46,10 @@ def a_wish(**fields: object) -> ManagedVolume:
 def test_what_cannot_be_is_objected_to_by_its_field(
     field: str, wanted: ManagedVolume, known: Volume | None, can: DriverCapabilities
 ) -> None:
-    objection = check_volume(wanted, known, can, as_disk=False)
+    rejection = check_volume(wanted, known, can, as_disk=False)
 
-    assert objection is not None
-    assert objection.field == field
+    assert rejection is not None
+    assert rejection.field == field
 
 
 def test_a_machine_needs_a_disk_with_a_size() -> None:

@@ -8,53 +8,53 @@ def a_denial(who: str = "viewer/eve", method: str = "ApplyWorkload") -> Denial:
 
 
 def test_the_first_of_each_pair_is_told_at_once_and_the_rest_as_a_number() -> None:
-    ration = DenialLimiter()
-    told = [ration.take(a_denial(), 0.0) for _ in range(18)]
-    assert told[0] is not None
-    assert "viewer/eve at ipv4:10.0.0.1:5 was denied ApplyWorkload (role)" in told[0]
-    assert told[1:] == [None] * 17
-    assert ration.close(WINDOW_SECONDS - 1) == []
-    assert ration.close(WINDOW_SECONDS) == [
+    limiter = DenialLimiter()
+    denials = [limiter.take(a_denial(), 0.0) for _ in range(18)]
+    assert denials[0] is not None
+    assert "viewer/eve at ipv4:10.0.0.1:5 was denied ApplyWorkload (role)" in denials[0]
+    assert denials[1:] == [None] * 17
+    assert limiter.close(WINDOW_SECONDS - 1) == []
+    assert limiter.close(WINDOW_SECONDS) == [
         "viewer/eve was denied ApplyWorkload: 17 more in the last minute"
     ]
 
 
 def test_a_window_without_omitted_denials_reports_nothing() -> None:
-    ration = DenialLimiter()
-    assert ration.take(a_denial(), 0.0)
-    assert ration.close(WINDOW_SECONDS) == []
-    assert ration.ends_at is None
-    assert ration.take(a_denial(), WINDOW_SECONDS + 1)
+    limiter = DenialLimiter()
+    assert limiter.take(a_denial(), 0.0)
+    assert limiter.close(WINDOW_SECONDS) == []
+    assert limiter.ends_at is None
+    assert limiter.take(a_denial(), WINDOW_SECONDS + 1)
 
 
 def test_the_line_with_the_number_stands_for_the_next_window() -> None:
-    ration = DenialLimiter()
+    limiter = DenialLimiter()
     for _ in range(2):
-        ration.take(a_denial(), 0.0)
-    assert len(ration.close(WINDOW_SECONDS)) == 1
-    assert ration.take(a_denial(), WINDOW_SECONDS + 1) is None
-    assert len(ration.close(2 * WINDOW_SECONDS)) == 1
+        limiter.take(a_denial(), 0.0)
+    assert len(limiter.close(WINDOW_SECONDS)) == 1
+    assert limiter.take(a_denial(), WINDOW_SECONDS + 1) is None
+    assert len(limiter.close(2 * WINDOW_SECONDS)) == 1
 
 
 def test_an_attacker_under_many_names_gets_a_bounded_number_of_lines() -> None:
-    ration = DenialLimiter()
+    limiter = DenialLimiter()
     lines = 0
     for second in range(600):
-        lines += len(ration.close(float(second)))
+        lines += len(limiter.close(float(second)))
         for number in range(100):
-            told = ration.take(a_denial(f"viewer/{second}-{number}"), float(second))
-            lines += told is not None
+            allowed = limiter.take(a_denial(f"viewer/{second}-{number}"), float(second))
+            lines += allowed is not None
     assert lines <= 10 * (REPORTED_MAX + 1)
 
 
 def test_what_was_left_out_under_many_names_is_told_as_one_number() -> None:
-    ration = DenialLimiter(reported_max=1)
+    limiter = DenialLimiter(reported_max=1)
     for name in ("viewer/a", "viewer/b", "viewer/c"):
-        ration.take(a_denial(name), 0.0)
-    assert ration.close(WINDOW_SECONDS) == ["2 more calls were denied in the last minute"]
+        limiter.take(a_denial(name), 0.0)
+    assert limiter.close(WINDOW_SECONDS) == ["2 more calls were denied in the last minute"]
 
 
 def test_an_unknown_identity_is_reported_as_unknown() -> None:
-    told = DenialLimiter().take(a_denial(who=""), 0.0)
-    assert told is not None
-    assert told.startswith("unknown identity at ")
+    denial = DenialLimiter().take(a_denial(who=""), 0.0)
+    assert denial is not None
+    assert denial.startswith("unknown identity at ")

@@ -65,9 +65,9 @@ def test_only_parts_of_the_cluster_join(role: Role) -> None:
 
 
 def test_hosts_come_in_one_spelling_and_once() -> None:
-    told = check_hosts(["Node-1.Example.ORG", "node-1.example.org", "::0001", "10.0.0.1"])
+    hosts = check_hosts(["Node-1.Example.ORG", "node-1.example.org", "::0001", "10.0.0.1"])
 
-    assert told == ("node-1.example.org", "::1", "10.0.0.1")
+    assert hosts == ("node-1.example.org", "::1", "10.0.0.1")
 
 
 @pytest.mark.parametrize(

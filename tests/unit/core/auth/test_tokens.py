@@ -41,8 +41,8 @@ def a_token(
     ttl: timedelta | None = None,
     by: Caller | None = None,
 ) -> Token:
-    wish = NewToken(name, role, deeds, ttl)
-    return make(wish, DRAWN, by or a_caller(), [], now=NOW)[0]
+    request = NewToken(name, role, deeds, ttl)
+    return make(request, DRAWN, by or a_caller(), [], now=NOW)[0]
 
 
 def some(count: int, *, over: bool) -> list[Token]:
@@ -104,10 +104,10 @@ def test_a_token_made_with_a_token_ends_with_it() -> None:
 
 
 def test_there_are_only_so_many_and_those_that_are_over_do_not_count() -> None:
-    wish = NewToken("ops", "operator")
+    request = NewToken("ops", "operator")
     with pytest.raises(RefusedError, match="revoke unused"):
-        make(wish, DRAWN, a_caller(), some(COUNT_MAX, over=False), now=NOW)
-    _, gone = make(wish, DRAWN, a_caller(), some(COUNT_MAX, over=True), now=NOW)
+        make(request, DRAWN, a_caller(), some(COUNT_MAX, over=False), now=NOW)
+    _, gone = make(request, DRAWN, a_caller(), some(COUNT_MAX, over=True), now=NOW)
     assert len(gone) == TRIMMED_MAX
 
 

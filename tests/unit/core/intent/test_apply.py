@@ -35,17 +35,17 @@ def a_wish(
 
 
 def test_a_new_workload_runs_unless_something_else_was_said() -> None:
-    made = apply(None, a_wish(), now=NOON)
+    created = apply(None, a_wish(), now=NOON)
 
-    assert isinstance(made, Accepted)
-    assert made.event == "WorkloadCreated"
-    assert made.workload == a_workload()
+    assert isinstance(created, Accepted)
+    assert created.event == "WorkloadCreated"
+    assert created.workload == a_workload()
 
 
 def test_a_workload_can_be_created_stopped() -> None:
-    made = apply(None, a_wish(desired=Desired.STOPPED), now=NOON)
+    created = apply(None, a_wish(desired=Desired.STOPPED), now=NOON)
 
-    assert made.workload.desired is Desired.STOPPED
+    assert created.workload.desired is Desired.STOPPED
 
 
 def test_the_same_spec_again_changes_nothing() -> None:
@@ -90,11 +90,11 @@ def test_a_given_revision_cannot_name_two_specs() -> None:
 
 
 def test_a_workload_cannot_change_its_type() -> None:
-    wish = replace(a_wish(revision="r2"), spec=ComposeSpec(yaml="services: {}"))
+    request = replace(a_wish(revision="r2"), spec=ComposeSpec(yaml="services: {}"))
     with pytest.raises(
         InvalidError, match="the type of web cannot change from container to compose"
     ) as no:
-        apply(a_workload(), wish, now=LATER)
+        apply(a_workload(), request, now=LATER)
 
     assert no.value.field == "spec.type"
 
@@ -175,24 +175,24 @@ def test_a_change_of_the_desired_state_keeps_the_spec_and_names_its_event(
 
 def test_new_rules_are_an_update_that_keeps_the_revision() -> None:
     old = a_workload(revision="v7")
-    wish = replace(a_wish(revision="hash-of-it"), rules=Rules(priority=90))
-    changed = apply(old, wish, now=LATER)
+    request = replace(a_wish(revision="hash-of-it"), rules=Rules(priority=90))
+    changed = apply(old, request, now=LATER)
 
     assert isinstance(changed, Accepted)
     assert changed.workload.rules == Rules(priority=90)
     assert changed.workload.revision == "v7"
-    assert isinstance(apply(changed.workload, wish, now=LATER), Unchanged)
+    assert isinstance(apply(changed.workload, request, now=LATER), Unchanged)
 
 
 def test_rules_may_change_under_a_revision_that_was_given() -> None:
-    wish = replace(a_wish(given=True), rules=Rules(priority=90))
+    request = replace(a_wish(given=True), rules=Rules(priority=90))
 
-    assert apply(a_workload(), wish, now=LATER).workload.revision == "r1"
+    assert apply(a_workload(), request, now=LATER).workload.revision == "r1"
 
 
 def test_another_time_alone_is_another_content() -> None:
-    wish = replace(a_wish(revision="r2"), stop_after_seconds=60)
-    changed = apply(a_workload(), wish, now=LATER)
+    request = replace(a_wish(revision="r2"), stop_after_seconds=60)
+    changed = apply(a_workload(), request, now=LATER)
 
     assert (changed.workload.revision, changed.workload.stop_after_seconds) == ("r2", 60)
     with pytest.raises(InvalidError, match="is already used for another spec"):

@@ -54,9 +54,11 @@ def a_decision(node_id: str | None, *, waits: bool = False) -> Decision:
 
 
 def test_a_new_revision_on_the_same_node_recreates_the_copy() -> None:
-    told = displaced(a_workload(), an_assignment("n1"), a_workload(revision="r2"), a_decision("n1"))
+    displacements = displaced(
+        a_workload(), an_assignment("n1"), a_workload(revision="r2"), a_decision("n1")
+    )
 
-    assert told == ("the copy on n1 is stopped and recreated",)
+    assert displacements == ("the copy on n1 is stopped and recreated",)
 
 
 def test_what_did_not_run_displaces_nothing() -> None:
@@ -67,14 +69,14 @@ def test_what_did_not_run_displaces_nothing() -> None:
 
 
 def test_a_move_leaves_the_old_node_and_the_data_of_the_old_spec() -> None:
-    told = displaced(
+    displacements = displaced(
         a_workload(spec=WITH_DATA),
         an_assignment("n1"),
         a_workload(revision="r2"),
         a_decision("n2"),
     )
 
-    assert told == (
+    assert displacements == (
         "moves from n1 to n2; the copy on n1 is removed",
         "its data stays on n1",
         "volume data is no longer mounted",
@@ -82,11 +84,11 @@ def test_a_move_leaves_the_old_node_and_the_data_of_the_old_spec() -> None:
 
 
 def test_what_must_wait_lets_the_old_copy_go_on() -> None:
-    told = displaced(
+    displacements = displaced(
         a_workload(), an_assignment("n1"), a_workload(revision="r2"), a_decision("n1", waits=True)
     )
 
-    assert told == ("the copy on n1 is unchanged until there is capacity",)
+    assert displacements == ("the copy on n1 is unchanged until there is capacity",)
 
 
 def test_stopping_and_deleting_name_the_copy() -> None:

@@ -57,10 +57,10 @@ def test_a_retry_keeps_the_intent_as_it_is() -> None:
 
 
 def test_there_is_nothing_to_retry_of_what_is_being_deleted() -> None:
-    doomed = a_workload(desired=Desired.DELETED)
+    to_delete = a_workload(desired=Desired.DELETED)
 
     with pytest.raises(RefusedError, match="is being deleted"):
-        evaluate(a_suggestion(SuggestedAction.RETRY_WORKLOAD), None, doomed, now=NOON)
+        evaluate(a_suggestion(SuggestedAction.RETRY_WORKLOAD), None, to_delete, now=NOON)
 
 
 def test_replicas_are_refused_with_what_to_do_instead() -> None:

@@ -81,10 +81,10 @@ def test_removals_that_come_and_go_leave_nothing_behind() -> None:
 
 
 def removals(*known: RemovedNode) -> RemovedNodes:
-    made = RemovedNodes()
+    created = RemovedNodes()
     for one in known:
-        made.put(one)
-    return made
+        created.put(one)
+    return created
 
 
 def forgotten(known: RemovedNodes, now: datetime) -> list[RemovedNode]:

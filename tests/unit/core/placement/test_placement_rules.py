@@ -195,8 +195,10 @@ def test_the_score_is_told_part_by_part(node_index: NodeIndex) -> None:
     hold(node_index, "a", "n1", Rules(group="web"))
     needs = needing(group="web", spread_over=("zone",))
 
-    told = score_parts(node_index.slots[N2], needs, node_index, GroupProximity(needs, node_index))
-    parts = [(part.name, part.value) for part in told]
+    reported = score_parts(
+        node_index.slots[N2], needs, node_index, GroupProximity(needs, node_index)
+    )
+    parts = [(part.name, part.value) for part in reported]
 
     assert parts == [
         ("group in zone", 1),
@@ -208,8 +210,8 @@ def test_the_score_is_told_part_by_part(node_index: NodeIndex) -> None:
 
 def test_what_is_tried_in_a_copy_leaves_the_real_room_alone(node_index: NodeIndex) -> None:
     add(node_index, "n1", zone="a")
-    twin = node_index.copy()
-    hold(twin, "a", "n1", Rules(group="web", apart=True))
+    clone = node_index.copy()
+    hold(clone, "a", "n1", Rules(group="web", apart=True))
 
     assert node_index.slots[N1].members == {}
     assert chosen(node_index, group="web", apart=True) == "n1"

@@ -32,14 +32,14 @@ def a_need(*, fast: int = 0, disks: int = 0, rest: int = 0) -> Requirements:
 
 @pytest.fixture
 def node_index() -> NodeIndex:
-    made = NodeIndex()
-    made.put_node(
+    created = NodeIndex()
+    created.put_node(
         N1,
         allocatable=Resources(4000, 8192, 140),
         traits=frozenset(),
         accounts=accounts(LOCAL, SHARED, FAST),
     )
-    return made
+    return created
 
 
 def hold(node_index: NodeIndex, name: str, needs: Requirements) -> None:
@@ -59,11 +59,11 @@ def test_a_node_with_one_room_keeps_no_pools() -> None:
 def test_the_pool_that_is_full_is_named_with_what_it_lacks(node_index: NodeIndex) -> None:
     hold(node_index, "db", a_need(fast=30))
 
-    nowhere = place(a_need(fast=15, rest=5), node_index)
+    unplaceable = place(a_need(fast=15, rest=5), node_index)
 
-    assert isinstance(nowhere, Unplaceable)
-    said = "1 node short of disk in pool fast (needs 15 GB, n1 lacks 5 GB)"
-    assert nowhere.explain() == said
+    assert isinstance(unplaceable, Unplaceable)
+    expected = "1 node short of disk in pool fast (needs 15 GB, n1 lacks 5 GB)"
+    assert unplaceable.explain() == expected
     assert isinstance(place(a_need(fast=10, rest=100), node_index), Placed)
     assert isinstance(place(a_need(rest=100), node_index), Placed)
 
@@ -102,11 +102,11 @@ def test_a_node_that_tells_of_another_pool_keeps_what_is_reserved(node_index: No
 
 
 def test_what_is_tried_out_on_a_copy_is_not_held(node_index: NodeIndex) -> None:
-    twin = node_index.copy()
+    clone = node_index.copy()
 
-    hold(twin, "db", a_need(fast=40))
+    hold(clone, "db", a_need(fast=40))
 
-    assert reject(twin.slots[N1], a_need(fast=1)) is not None
+    assert reject(clone.slots[N1], a_need(fast=1)) is not None
     assert reject(node_index.slots[N1], a_need(fast=40)) is None
 
 
@@ -123,11 +123,11 @@ def test_an_explanation_counts_and_cures_a_full_pool(node_index: NodeIndex) -> N
     hold(node_index, "db", a_need(fast=30))
 
     found = explain(a_need(fast=15), node_index, limit=5)
-    hopeless = explain(a_need(fast=50), node_index, limit=5)
+    unplaceable = explain(a_need(fast=50), node_index, limit=5)
 
     assert found.refusals() == "1 node short of disk in pool fast"
     assert found.changes() == ("free 5 GB disk in pool fast on n1",)
-    assert hopeless.changes() == ("a node with 50 GB disk in pool fast",)
+    assert unplaceable.changes() == ("a node with 50 GB disk in pool fast",)
 
 
 def test_capacity_ends_where_the_pool_does(node_index: NodeIndex) -> None:

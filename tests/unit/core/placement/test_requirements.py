@@ -155,11 +155,11 @@ def test_a_workload_with_data_of_its_own_is_told_from_one_without(spec: Spec, ho
 
 
 def test_metadata_and_labels_ask_nothing_of_a_node() -> None:
-    said = a_workload(
+    workload = a_workload(
         spec=ContainerSpec("x", labels={"zone": "eu"}), metadata={"gpu": "2", "zone": "eu"}
     )
 
-    assert requirements_of(said) == requirements_of(a_workload(spec=ContainerSpec("x")))
+    assert requirements_of(workload) == requirements_of(a_workload(spec=ContainerSpec("x")))
 
 
 def test_a_node_has_the_pools_it_names() -> None:

@@ -32,9 +32,9 @@ def chosen(node_index: NodeIndex, cpu: int = 0, memory: int = 0, disk: int = 0) 
 
 
 def explanation(node_index: NodeIndex, cpu: int = 0, memory: int = 0, disk: int = 0) -> str:
-    nowhere = place(needs(cpu, memory, disk), node_index)
-    assert isinstance(nowhere, Unplaceable)
-    return nowhere.explain()
+    unplaceable = place(needs(cpu, memory, disk), node_index)
+    assert isinstance(unplaceable, Unplaceable)
+    return unplaceable.explain()
 
 
 def test_the_emptiest_node_wins(node_index: NodeIndex) -> None:
@@ -84,10 +84,10 @@ def test_a_closed_node_takes_nothing_until_it_is_open_again(node_index: NodeInde
 
 def test_a_node_without_a_needed_trait_is_refused_by_its_name(node_index: NodeIndex) -> None:
     add_node(node_index, "n1")
-    nowhere = place(needs(traits=CONTAINER | {"driver:nfs"}), node_index)
+    unplaceable = place(needs(traits=CONTAINER | {"driver:nfs"}), node_index)
 
-    assert isinstance(nowhere, Unplaceable)
-    assert nowhere.explain() == "1 node without storage driver nfs"
+    assert isinstance(unplaceable, Unplaceable)
+    assert unplaceable.explain() == "1 node without storage driver nfs"
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,10 @@ def test_the_nearest_miss_is_named_with_what_it_lacks(
 def test_every_node_has_its_rejection(node_index: NodeIndex) -> None:
     add_node(node_index, "n1", closed="draining")
     add_node(node_index, "n2", cpu=10)
-    nowhere = place(needs(100), node_index)
+    unplaceable = place(needs(100), node_index)
 
-    assert isinstance(nowhere, Unplaceable)
-    assert {node: refused.filter for node, refused in nowhere.rejections.items()} == {
+    assert isinstance(unplaceable, Unplaceable)
+    assert {node: refused.filter for node, refused in unplaceable.rejections.items()} == {
         N1: Filter.CLOSED,
         N2: Filter.CPU,
     }

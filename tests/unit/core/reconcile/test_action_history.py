@@ -30,14 +30,14 @@ def test_the_newest_come_first() -> None:
     first = remember(None, WEB, N1, [an_action("a"), an_action("c", created_at=after(2))], now=NOON)
     both = remember(first, WEB, N1, [an_action("b", created_at=after(1))], now=after(9))
 
-    assert [sighting.action.id for sighting in both.sightings] == ["c", "b", "a"]
+    assert [observation.action.id for observation in both.sightings] == ["c", "b", "a"]
 
 
 def test_an_action_seen_before_is_shown_as_it_is_now() -> None:
     first = remember(None, WEB, N1, [an_action()], now=NOON)
     again = remember(first, WEB, N1, [an_action(state=ActionState.FAILED)], now=after(9))
 
-    assert [sighting.action.state for sighting in again.sightings] == [ActionState.FAILED]
+    assert [observation.action.state for observation in again.sightings] == [ActionState.FAILED]
     assert again.sightings[0].fetched_at == after(9)
 
 
@@ -51,9 +51,9 @@ def test_a_history_never_outgrows_its_record(numbers: list[int], length: int) ->
     history = remember(None, WEB, N1, actions, now=NOON)
 
     assert len(history.sightings) <= ACTIONS_MAX
-    for sighting in history.sightings:
-        assert len(sighting.action.id) <= ID_LENGTH_MAX
-        assert len(sighting.action.error) <= TEXT_LENGTH_MAX
+    for observation in history.sightings:
+        assert len(observation.action.id) <= ID_LENGTH_MAX
+        assert len(observation.action.error) <= TEXT_LENGTH_MAX
 
 
 def test_the_newest_task_is_told_with_its_error() -> None:

@@ -120,8 +120,8 @@ def test_what_holds_data_runs_on_where_it_is_and_says_so_once() -> None:
 
 
 def test_it_is_no_longer_misplaced_when_its_rules_allow_it_again() -> None:
-    told = a_status(code="Misplaced", message="on n1, not meeting 'zone = b'")
-    decision = decided(running(NO_RULES, workload_status=told))
+    status = a_status(code="Misplaced", message="on n1, not meeting 'zone = b'")
+    decision = decided(running(NO_RULES, workload_status=status))
 
     assert kept(decision) == ON_N1
     assert decision.workload_status is not None

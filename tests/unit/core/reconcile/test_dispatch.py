@@ -34,7 +34,7 @@ def test_it_is_in_flight_until_it_is_answered_or_known_not_to_be(
 
 def test_an_answer_ends_the_trouble() -> None:
     silent = unanswered(a_dispatch(answered=False), "no route to host", now=NOON)
-    heard = answered(silent, now=after(3))
+    received = answered(silent, now=after(3))
 
-    assert (heard.answered_at, heard.sent_at) == (after(3), NOON)
-    assert (heard.unanswered_count, heard.resend_at, heard.problem) == (0, None, "")
+    assert (received.answered_at, received.sent_at) == (after(3), NOON)
+    assert (received.unanswered_count, received.resend_at, received.problem) == (0, None, "")

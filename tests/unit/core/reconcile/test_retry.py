@@ -60,9 +60,9 @@ def test_the_delay_doubles_and_is_slow_and_constant_after_the_last_fast_attempt(
 
 
 def test_no_delay_is_longer_than_the_ceiling() -> None:
-    patient = RetryPolicy(attempts_max=5000)
+    many_attempts = RetryPolicy(attempts_max=5000)
     plan = after_failure(
-        WEB, Revision("r1"), a_failure(), attempts=4000, policy=patient, now=NOON, roll=0.5
+        WEB, Revision("r1"), a_failure(), attempts=4000, policy=many_attempts, now=NOON, roll=0.5
     )
 
     assert plan.next_at == after(120)

@@ -79,8 +79,8 @@ def test_an_older_copy_without_data_gets_a_tombstone() -> None:
     )
 
     assert binding(merged) == (N1, USED + 1)
-    (buried,) = merged.tombstones
-    assert (buried.assignment.node_id, buried.assignment.epoch) == (N2, USED + 2)
+    (tombstone,) = merged.tombstones
+    assert (tombstone.assignment.node_id, tombstone.assignment.epoch) == (N2, USED + 2)
 
 
 def test_a_lower_copy_that_holds_data_stays_for_the_operator() -> None:

@@ -84,11 +84,11 @@ def test_a_store_of_another_cluster_is_not_ours() -> None:
 
 
 def test_a_store_whose_operator_accepted_the_loss_of_ours_is_followed() -> None:
-    heir = replace(OTHERS, accepted=("ours",))
+    successor = replace(OTHERS, accepted=("ours",))
 
     assert classify_store(
-        heir, holds_records=True, known_uid="ours", remembers=True
-    ) == SameCluster(heir)
+        successor, holds_records=True, known_uid="ours", remembers=True
+    ) == SameCluster(successor)
 
 
 def test_recovery_ends_automatically_only_with_the_lost_marker() -> None:

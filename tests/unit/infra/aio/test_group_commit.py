@@ -109,9 +109,9 @@ async def test_gathering_delays_concurrent_callers_only() -> None:
     loop = asyncio.get_running_loop()
 
     queue.submit("alone")
-    began = loop.time()
+    started_at = loop.time()
     await queue.gather()
-    assert loop.time() - began < 0.02
+    assert loop.time() - started_at < 0.02
     queue.next_batch()
 
     queue.submit("a")
@@ -119,9 +119,9 @@ async def test_gathering_delays_concurrent_callers_only() -> None:
     await queue.gather()
     queue.next_batch()
     queue.submit("c")
-    began = loop.time()
+    started_at = loop.time()
     await queue.gather()
-    assert loop.time() - began >= 0.02
+    assert loop.time() - started_at >= 0.02
 
 
 async def test_callers_during_a_write_share_the_next_write() -> None:

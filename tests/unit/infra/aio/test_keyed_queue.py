@@ -104,11 +104,11 @@ async def test_a_failure_that_is_not_contained_ends_the_group() -> None:
     async def fail() -> None:
         raise ZeroDivisionError
 
-    with pytest.raises(ExceptionGroup) as caught:
+    with pytest.raises(ExceptionGroup) as error:
         async with asyncio.TaskGroup() as group:
             KeyedQueue[str](group, contain=nullcontext).submit("n1", fail)
 
-    assert caught.value.subgroup(ZeroDivisionError)
+    assert error.value.subgroup(ZeroDivisionError)
 
 
 async def test_a_contained_failure_ends_only_that_piece_of_work() -> None:

@@ -40,8 +40,8 @@ async def channel() -> AsyncIterator[grpc.aio.Channel]:
 
 async def status_of(channel: grpc.aio.Channel, request: bytes) -> agent_pb2.WorkloadStatus:
     call: Any = channel.unary_unary(f"/{SERVICE.full_name}/GetWorkloadStatus")
-    answer: bytes = await call(request, timeout=10)
-    return agent_pb2.GetWorkloadStatusResponse.FromString(answer).status
+    response: bytes = await call(request, timeout=10)
+    return agent_pb2.GetWorkloadStatusResponse.FromString(response).status
 
 
 async def test_a_request_that_cannot_be_parsed_is_invalid(

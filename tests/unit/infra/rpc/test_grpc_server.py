@@ -30,8 +30,8 @@ async def get_node(channel: grpc.aio.Channel, node_id: str) -> str:
         request_serializer=control_pb2.GetNodeRequest.SerializeToString,
         response_deserializer=control_pb2.GetNodeResponse.FromString,
     )
-    answer = await call(control_pb2.GetNodeRequest(node_id=node_id), timeout=30)
-    return answer.node.node_id
+    response = await call(control_pb2.GetNodeRequest(node_id=node_id), timeout=30)
+    return response.node.node_id
 
 
 async def send_bytes(channel: grpc.aio.Channel, method: str, content: bytes) -> bytes:
@@ -70,10 +70,10 @@ async def channel(port: int) -> AsyncIterator[grpc.aio.Channel]:
 
 
 async def is_serving(channel: grpc.aio.Channel, service: str) -> bool:
-    answer = await health_pb2_grpc.HealthStub(channel).Check(
+    response = await health_pb2_grpc.HealthStub(channel).Check(
         health_pb2.HealthCheckRequest(service=service), timeout=5
     )
-    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+    return bool(response.status == health_pb2.HealthCheckResponse.SERVING)
 
 
 @pytest.mark.parametrize("service", ["", SERVICE])
@@ -85,9 +85,9 @@ async def test_reflection_lists_the_service(channel: grpc.aio.Channel) -> None:
     call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
         iter([reflection_pb2.ServerReflectionRequest(list_services="")]), timeout=5
     )
-    answer = await call.read()
+    response = await call.read()
 
-    names = {service.name for service in answer.list_services_response.service}
+    names = {service.name for service in response.list_services_response.service}
     assert names == {
         SERVICE,
         "grpc.health.v1.Health",
@@ -156,16 +156,16 @@ async def test_only_responses_of_trusted_servers_may_exceed_the_message_limit(po
         assert len(await send_bytes(channel, "ListNodes", b"")) > MESSAGE_BYTES_MAX
 
     async with new_channel(f"127.0.0.1:{port}", answer_bytes_max=MESSAGE_BYTES_MAX) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
             await send_bytes(channel, "ListNodes", b"")
-    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_an_unknown_method_is_unimplemented(channel: grpc.aio.Channel) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
         await send_bytes(channel, "Fly", b"")
 
-    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_messages_up_to_the_limit_pass_in_both_directions(channel: grpc.aio.Channel) -> None:

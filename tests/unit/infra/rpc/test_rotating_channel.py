@@ -49,9 +49,9 @@ async def test_a_stream_continues_after_a_renewal_and_new_calls_use_a_new_connec
         assert (await watching.read()).status == 1
 
         swap(root, mine)
-        answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        response = await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
 
-        assert answer.status == 1
+        assert response.status == 1
         assert not watching.done()
         assert channel.left == 1
 

@@ -19,15 +19,15 @@ log.warning("agent.silenced", node_id="n1")
 
 def lines_of(level: str, form: str) -> list[str]:
     """The output of a separate process: logging is configured once per process."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", PROGRAM, level, form],
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    assert done.stdout == ""
-    return done.stderr.splitlines()
+    assert result.stdout == ""
+    return result.stderr.splitlines()
 
 
 @pytest.mark.parametrize("level", ["", "loud", "5"])
@@ -85,10 +85,10 @@ asyncio.run(serve())
 
 
 def test_log_records_of_libraries_are_json_too() -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", LIBRARIES], capture_output=True, text=True, timeout=60, check=True
     )
 
-    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
     assert [line["library"] for line in lines] == ["asyncio", "somebody", "py.warnings"]
     assert (lines[0]["level"], lines[0]["text"]) == ("error", "task t1 failed")

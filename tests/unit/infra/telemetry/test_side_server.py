@@ -25,8 +25,8 @@ async def address() -> AsyncIterator[str]:
 
 async def get(url: str) -> tuple[int, str, str]:
     timeout = aiohttp.ClientTimeout(total=5)
-    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
-        return answer.status, answer.content_type, await answer.text()
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+        return response.status, response.content_type, await response.text()
 
 
 async def test_health_is_json_with_code_200_when_ok(address: str) -> None:

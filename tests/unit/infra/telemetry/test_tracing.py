@@ -100,8 +100,8 @@ def test_an_unreachable_receiver_is_logged_once_and_once_when_it_returns() -> No
     spans: list[ReadableSpan] = []
 
     with structlog.testing.capture_logs() as lines:
-        for answers in (True, False, False, False, True, True):
-            receiver.answers = answers
+        for responses in (True, False, False, False, True, True):
+            receiver.answers = responses
             exporter.export(spans)
     trouble.close()
 
@@ -163,9 +163,9 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    made = Collector()
-    yield made
-    made.close()
+    created = Collector()
+    yield created
+    created.close()
 
 
 def trace_once(endpoint: str, *, timeout_ms: int = 3000) -> None:
@@ -188,8 +188,8 @@ async def test_health_and_metrics_have_spans(collector: Collector) -> None:
     port = await server.start("127.0.0.1", 0)
     async with aiohttp.ClientSession() as session:
         for path in ("health", "metrics"):
-            async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
-                assert answer.status == 200
+            async with session.get(f"http://127.0.0.1:{port}/{path}") as response:
+                assert response.status == 200
     await server.stop()
     await asyncio.to_thread(tracing.stop)
 
@@ -228,9 +228,9 @@ def test_the_export_timeout_is_in_milliseconds(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "300")  # OpenTelemetry would read seconds
     with socket.create_server(("127.0.0.1", 0)) as deaf, structlog.testing.capture_logs() as lines:
-        began = time.monotonic()
+        started_at = time.monotonic()
         trace_once(f"http://127.0.0.1:{deaf.getsockname()[1]}", timeout_ms=300)
-        took = time.monotonic() - began
+        took = time.monotonic() - started_at
 
     assert 0.25 < took < 2.5
     assert [line["event"] for line in lines] == ["tracing.failed"]

@@ -69,8 +69,8 @@ async def port(served: Certificates) -> AsyncIterator[int]:
 async def check(channel: grpc.aio.Channel) -> int:
     async with channel:
         stub = health_pb2_grpc.HealthStub(channel)
-        answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
-        return int(answer.status)
+        response = await stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
+        return int(response.status)
 
 
 def serial_of(port: int) -> str:

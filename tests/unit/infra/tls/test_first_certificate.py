@@ -42,7 +42,7 @@ class Source(CertificateSource):
         self.was_asked.set()
         if self.failures:
             raise UnavailableError(self.failures.pop(0))
-        made = issue(
+        created = issue(
             self._root.issuer,
             x509.load_pem_x509_csr(csr_pem).public_key(),  # type: ignore[arg-type]  # it is one of ours
             ME,
@@ -50,7 +50,7 @@ class Source(CertificateSource):
             now=datetime.now(UTC),
             lifetime=HOUR,
         )
-        return Issued(pem(made), self._root.pem)
+        return Issued(pem(created), self._root.pem)
 
 
 @pytest.fixture
@@ -98,8 +98,8 @@ async def test_an_expired_certificate_is_logged_and_replaced(root: Root) -> None
     with capture_logs() as lines:
         assert await ensure(files, source)
 
-    told = [(line["log_level"], line["event"]) for line in lines]
-    assert told[:2] == [("error", "certificate.unusable"), ("error", "certificate.awaited")]
+    logged = [(line["log_level"], line["event"]) for line in lines]
+    assert logged[:2] == [("error", "certificate.unusable"), ("error", "certificate.awaited")]
     assert "expired" in lines[0]["reason"]
     assert Certificates(files, SystemClock()).current.claims.not_after > datetime.now(UTC)
 
@@ -113,8 +113,8 @@ async def test_roots_in_the_file_stay_trusted(
 
     assert await ensure(nowhere, Source(root))
 
-    believed = fingerprints(nowhere.roots.read_bytes())
-    assert believed == [*fingerprints(other.pem), *fingerprints(root.pem)]
+    trusted = fingerprints(nowhere.roots.read_bytes())
+    assert trusted == [*fingerprints(other.pem), *fingerprints(root.pem)]
 
 
 async def test_a_process_that_waits_for_its_certificate_can_be_stopped(

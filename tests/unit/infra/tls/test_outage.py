@@ -45,7 +45,7 @@ class FakeCa(CertificateSource):
         if self.is_away:
             raise UnavailableError("the authority does not respond")
         key = x509.load_pem_x509_csr(csr_pem).public_key()
-        made = issue(
+        created = issue(
             self._root.issuer,
             key,  # type: ignore[arg-type]  # it is one of ours
             ME,
@@ -53,7 +53,7 @@ class FakeCa(CertificateSource):
             now=self._clock.now(),
             lifetime=self._lifetime,
         )
-        return Issued(pem(made), self._root.pem)
+        return Issued(pem(created), self._root.pem)
 
 
 class Node:
@@ -85,14 +85,14 @@ async def test_an_authority_down_for_a_day_has_no_effect_on_longer_certificates(
     node = Node(tmp_path, lifetime)
     await node.live(lifetime / 2 - timedelta(minutes=10))
     node.ca.is_away = True
-    said = await node.live(DAY)
-    assert said == ["certificate.not_renewed"]
+    log_events = await node.live(DAY)
+    assert log_events == ["certificate.not_renewed"]
     assert node.seconds_left() > 0
     assert node.ca.tries < 100
 
     node.ca.is_away = False
-    said = await node.live(timedelta(hours=2))
-    assert said == ["certificate.renewed_again", "certificate.swapped"]
+    log_events = await node.live(timedelta(hours=2))
+    assert log_events == ["certificate.renewed_again", "certificate.swapped"]
     assert node.seconds_left() > (lifetime * 0.9).total_seconds()
 
 

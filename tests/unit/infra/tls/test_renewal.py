@@ -37,7 +37,7 @@ class Source(CertificateSource):
             raise self.failure
         if self.answer is not None:
             return self.answer
-        made = issue(
+        created = issue(
             self._root.issuer,
             request.public_key(),  # type: ignore[arg-type]  # it is one of ours
             ME,
@@ -45,7 +45,7 @@ class Source(CertificateSource):
             now=datetime.now(UTC),
             lifetime=HOUR,
         )
-        return Issued(pem(made), self._root.pem)
+        return Issued(pem(created), self._root.pem)
 
 
 @pytest.fixture

@@ -71,8 +71,8 @@ async def test_the_last_list_stays_in_use_during_an_outage_that_is_logged_once()
         await revocations.refresh()
     assert revocations.age_seconds() == 0
     assert revocations.last_error == ""
-    told = [line["event"] for line in lines]
-    assert told == ["revocations.changed", "revocations.kept", "revocations.read_again"]
+    logged = [line["event"] for line in lines]
+    assert logged == ["revocations.changed", "revocations.kept", "revocations.read_again"]
 
 
 async def test_the_last_list_is_used_after_a_restart_without_its_source(tmp_path: Path) -> None:

@@ -83,10 +83,10 @@ async def test_each_status_of_vault_is_mapped_to_an_error(
 ) -> None:
     fake_vault.respond("a", status)
 
-    with pytest.raises(PersysError) as caught:
+    with pytest.raises(PersysError) as error:
         await VaultHttp(fake_vault.address).request("GET", "a")
 
-    assert type(caught.value) is kind
+    assert type(error.value) is kind
 
 
 async def test_a_sealed_vault_is_called_sealed(fake_vault: FakeVault) -> None:

@@ -125,10 +125,10 @@ def test_keys_that_do_not_affect_the_node_need_no_privileges(parts: str) -> None
     ],
 )
 def test_an_unsupported_key_is_refused_with_its_name_and_line(parts: str, named: str) -> None:
-    with pytest.raises(InvalidError) as caught:
+    with pytest.raises(InvalidError) as error:
         a_service(parts)
-    assert named in str(caught.value)
-    assert "line 4" in str(caught.value)
+    assert named in str(error.value)
+    assert "line 4" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_an_unsupported_key_is_refused_with_its_name_and_line(parts: str, named:
     ],
 )
 def test_external_objects_are_refused(rest: str, named: str) -> None:
-    with pytest.raises(InvalidError) as caught:
+    with pytest.raises(InvalidError) as error:
         a_stack("web: {image: nginx}", rest)
-    assert caught.value.field == named
-    assert "line 3" in str(caught.value)
+    assert error.value.field == named
+    assert "line 3" in str(error.value)
 
 
 LONG = "9" * 5000
@@ -255,8 +255,8 @@ def test_the_needs_of_a_stack_are_used_for_placement() -> None:
 
 def test_stated_resources_replace_those_of_the_file() -> None:
     compose = pb.ComposeSpec(inline_yaml="services: {web: {image: i, mem_limit: 64m}}")
-    said = pb.ResourceRequirements(memory_mb=512)
-    _, resources, _ = workload_spec(pb.WorkloadSpec(compose=compose, resources=said))
+    requirements = pb.ResourceRequirements(memory_mb=512)
+    _, resources, _ = workload_spec(pb.WorkloadSpec(compose=compose, resources=requirements))
     assert resources.memory_mb == 512
 
 
@@ -278,10 +278,10 @@ def test_stated_resources_replace_those_of_the_file() -> None:
 def test_values_that_are_unsafe_for_git_are_refused(field: str, value: str) -> None:
     compose = pb.ComposeSpec(git_repo="https://example.org/a.git")
     setattr(compose, field, value)
-    with pytest.raises(InvalidError) as caught:
+    with pytest.raises(InvalidError) as error:
         workload_spec(pb.WorkloadSpec(compose=compose))
-    assert caught.value.field == f"spec.compose.{field}"
-    assert "s3cret" not in str(caught.value)
+    assert error.value.field == f"spec.compose.{field}"
+    assert "s3cret" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ def of_file(text: str) -> tuple[Rules, int]:
 
 
 def refusal(text: str) -> SpecFileError:
-    with pytest.raises(SpecFileError) as caught:
+    with pytest.raises(SpecFileError) as error:
         read_spec_file(WEB + text)
-    return caught.value
+    return error.value
 
 
 def test_the_example_matches_its_comments() -> None:
@@ -60,14 +60,14 @@ def test_the_example_matches_its_comments() -> None:
 
 def test_the_example_in_the_manual_can_be_applied() -> None:
     (section,) = re.findall(r"## Placement.*?```yaml\n(.*?)```", MANUAL, re.DOTALL)
-    said, _ = of_file(section)
+    output, _ = of_file(section)
 
-    assert [written(constraint) for constraint in said.constraints] == [
+    assert [written(constraint) for constraint in output.constraints] == [
         "zone = eu",
         "disk in (ssd, nvme)",
         "node.memory_mb > 8000",
     ]
-    assert (said.apart, said.strategy, said.priority) == (True, Strategy.SPREAD, 80)
+    assert (output.apart, output.strategy, output.priority) == (True, Strategy.SPREAD, 80)
 
 
 def test_a_workload_without_placement_has_no_rules() -> None:

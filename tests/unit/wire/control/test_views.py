@@ -95,9 +95,9 @@ def test_an_unknown_action_of_a_newer_client_is_none() -> None:
 
 
 def test_a_ruling_is_encoded_as_a_response_of_the_contract() -> None:
-    answer = decision_message(
+    response = decision_message(
         SuggestionDecision(Suggestion("s1"), accepted=False, decided_at=NOON, reason="no")
     )
 
-    assert (answer.accepted, answer.decision, answer.reason) == (False, "rejected", "no")
-    assert answer.decided_at.ToDatetime(tzinfo=UTC) == NOON
+    assert (response.accepted, response.decision, response.reason) == (False, "rejected", "no")
+    assert response.decided_at.ToDatetime(tzinfo=UTC) == NOON

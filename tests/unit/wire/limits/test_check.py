@@ -82,11 +82,11 @@ def test_texts_of_a_report_are_truncated_and_entries_stay() -> None:
     status = pb.WorkloadStatus(workload_id="web", message="a\0" + "x" * 10_000)
     status.reason.code = "C" * 5_000
     status.revision_id = "r" * 5_000
-    beat = pb.HeartbeatRequest(node_id="n1", workload_statuses=[status])
+    heartbeat = pb.HeartbeatRequest(node_id="n1", workload_statuses=[status])
 
-    trimmed = limits_check.trim(beat)
+    trimmed = limits_check.trim(heartbeat)
 
-    kept = beat.workload_statuses[0]
+    kept = heartbeat.workload_statuses[0]
     assert (len(kept.message), len(kept.reason.code), len(kept.revision_id)) == (4096, 128, 253)
     assert "\0" not in kept.message
     assert trimmed.fields() == {
@@ -98,7 +98,7 @@ def test_texts_of_a_report_are_truncated_and_entries_stay() -> None:
 
 @pytest.mark.parametrize("epoch", [-1, 2**53 + 1, 2**63 - 1])
 def test_a_status_with_an_impossible_epoch_is_dropped(epoch: int) -> None:
-    beat = pb.HeartbeatRequest(
+    heartbeat = pb.HeartbeatRequest(
         node_id="n1",
         workload_statuses=[
             pb.WorkloadStatus(workload_id="a", epoch=3),
@@ -106,53 +106,53 @@ def test_a_status_with_an_impossible_epoch_is_dropped(epoch: int) -> None:
         ],
     )
 
-    trimmed = limits_check.trim(beat)
+    trimmed = limits_check.trim(heartbeat)
 
-    assert [one.workload_id for one in beat.workload_statuses] == ["a"]
+    assert [one.workload_id for one in heartbeat.workload_statuses] == ["a"]
     assert trimmed.dropped == {"HeartbeatRequest.workload_statuses": 1}
 
 
 def test_entries_above_the_limit_are_dropped_from_a_report() -> None:
     most = COUNTS["internal_errors"]
-    beat = pb.HeartbeatRequest(
+    heartbeat = pb.HeartbeatRequest(
         node_id="n1", internal_errors=[pb.InternalError(text=str(one)) for one in range(most + 9)]
     )
 
-    trimmed = limits_check.trim(beat)
+    trimmed = limits_check.trim(heartbeat)
 
-    assert [one.text for one in beat.internal_errors] == [str(one) for one in range(most)]
+    assert [one.text for one in heartbeat.internal_errors] == [str(one) for one in range(most)]
     assert trimmed.dropped == {"HeartbeatRequest.internal_errors": 9}
 
 
 def test_a_map_of_a_report_keeps_its_first_entries_with_truncated_values() -> None:
     most = MAPS["WorkloadStatus.metadata"][2]
     metadata = {f"key-{number:04}": "x" * 9_999 for number in range(most + 5)} | {"k" * 9_999: ""}
-    beat = pb.HeartbeatRequest(
+    heartbeat = pb.HeartbeatRequest(
         workload_statuses=[pb.WorkloadStatus(workload_id="web", metadata=metadata)]
     )
 
-    limits_check.trim(beat)
+    limits_check.trim(heartbeat)
 
-    kept = beat.workload_statuses[0].metadata
+    kept = heartbeat.workload_statuses[0].metadata
     assert set(kept) == {f"key-{number:04}" for number in range(most)}
     assert {len(value) for value in kept.values()} == {4096}
 
 
 def test_numbers_of_a_report_are_clamped() -> None:
-    beat = pb.HeartbeatRequest(
+    heartbeat = pb.HeartbeatRequest(
         usage=pb.NodeUsage(cpu_used_millicores=-5),
         workload_usage=[
             pb.WorkloadUsageSnapshot(workload_id="web", cpu_percent=float("nan")),
             pb.WorkloadUsageSnapshot(workload_id="db", cpu_percent=float("inf")),
         ],
     )
-    beat.timestamp.seconds = 2**62
+    heartbeat.timestamp.seconds = 2**62
 
-    limits_check.trim(beat)
+    limits_check.trim(heartbeat)
 
-    assert beat.usage.cpu_used_millicores == 0
-    assert [used.cpu_percent for used in beat.workload_usage] == [0.0, 0.0]
-    assert not beat.HasField("timestamp")
+    assert heartbeat.usage.cpu_used_millicores == 0
+    assert [used.cpu_percent for used in heartbeat.workload_usage] == [0.0, 0.0]
+    assert not heartbeat.HasField("timestamp")
 
 
 def test_a_report_without_a_valid_sender_is_refused() -> None:

@@ -73,10 +73,10 @@ def test_the_type_of_a_check_follows_from_its_fields(
 def test_an_invalid_check_is_refused_with_its_field(
     message: control_pb2.HealthCheck, field: str
 ) -> None:
-    with pytest.raises(InvalidError) as caught:
+    with pytest.raises(InvalidError) as error:
         read(message)
 
-    assert caught.value.field == f"health_check.{field}"
+    assert error.value.field == f"health_check.{field}"
 
 
 def test_the_default_check_is_not_sent() -> None:

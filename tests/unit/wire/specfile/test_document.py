@@ -21,9 +21,9 @@ def the_document(text: str, *, stack_id: str = "", directory: str = "") -> SpecD
 
 
 def refusal(text: str, *, directory: str = "") -> SpecFileError:
-    with pytest.raises(SpecFileError) as caught:
+    with pytest.raises(SpecFileError) as error:
         read_spec_file(dedent(text), directory=directory)
-    return caught.value
+    return error.value
 
 
 def a_view(spec: control_pb2.WorkloadSpec) -> control_pb2.WorkloadView:

@@ -20,9 +20,9 @@ def one(text: str) -> control_pb2.ApplyWorkloadRequest:
 
 
 def refusal(text: str) -> SpecFileError:
-    with pytest.raises(SpecFileError) as caught:
+    with pytest.raises(SpecFileError) as error:
         read_spec_file(dedent(text))
-    return caught.value
+    return error.value
 
 
 def container(text: str) -> control_pb2.ContainerSpec:

@@ -46,18 +46,18 @@ def test_an_empty_cluster_is_a_snapshot_too() -> None:
 
 @pytest.mark.parametrize("kept", [0, 1, 0.5, -1])
 def test_a_truncated_snapshot_is_refused(kept: float) -> None:
-    whole = a_file()
-    cut = whole[: int(len(whole) * kept)] if 0 < kept < 1 else whole[: int(kept)]
+    complete = a_file()
+    cut = complete[: int(len(complete) * kept)] if 0 < kept < 1 else complete[: int(kept)]
 
     with pytest.raises(InvalidError, match="is truncated"):
         snapshot.read([cut])
 
 
 def test_an_altered_snapshot_is_refused_unless_its_content_is_equal() -> None:
-    whole = a_file()
+    complete = a_file()
     refused = 0
-    for place in range(len(whole)):
-        altered = bytearray(whole)
+    for place in range(len(complete)):
+        altered = bytearray(complete)
         altered[place] ^= 0x10
         try:
             contents = snapshot.read([bytes(altered)])
@@ -65,8 +65,8 @@ def test_an_altered_snapshot_is_refused_unless_its_content_is_equal() -> None:
             refused += 1
             continue
         # gzip has a few bits without effect, such as the time in its header.
-        assert contents == snapshot.read([whole])
-    assert refused > 0.9 * len(whole)
+        assert contents == snapshot.read([complete])
+    assert refused > 0.9 * len(complete)
 
 
 def test_a_record_altered_inside_the_gzip_stream_is_refused() -> None:

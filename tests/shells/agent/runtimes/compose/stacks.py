@@ -65,15 +65,15 @@ def apply(
         spec=agent_pb2.WorkloadSpec(compose=compose),
         stop_after_seconds=stop_after,
     )
-    answer: agent_pb2.ApplyWorkloadResponse = agent.stub.ApplyWorkload(request, timeout=10)
-    return answer
+    response: agent_pb2.ApplyWorkloadResponse = agent.stub.ApplyWorkload(request, timeout=10)
+    return response
 
 
 def services(agent: "Agent", workload_id: str) -> dict[str, dict[str, Any]]:
     """Existing containers by service; one may be replaced during the call."""
     command = ["docker", "inspect", *agent.containers(workload_id)]
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
-    found = json.loads(done.stdout or "[]")
+    result = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    found = json.loads(result.stdout or "[]")
     return {one["Config"]["Labels"]["com.docker.compose.service"]: one for one in found}
 
 

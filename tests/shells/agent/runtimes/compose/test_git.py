@@ -141,19 +141,19 @@ def test_a_private_https_repository_is_fetched_with_a_credential(
     path.touch(mode=0o600)
     with git_servers.https(repository, certificates) as (url, _):
         host = urlsplit(url).netloc
-        said = {
+        output = {
             "hosts": ["git.example.org"],
             "username": git_servers.USER,
             "password": git_servers.PASSWORD,
         }
-        path.write_text(json.dumps(said))
+        path.write_text(json.dumps(output))
         apply(stacks, stack_id, url, git_credential="forge", revision="r0")
         elsewhere = stacks.wait_for(stack_id, FAILED, within=WITHIN)
-        said = {"hosts": [host], "username": git_servers.USER, "password": "wr0ng"}
-        path.write_text(json.dumps(said))
+        output = {"hosts": [host], "username": git_servers.USER, "password": "wr0ng"}
+        path.write_text(json.dumps(output))
         apply(stacks, stack_id, url, git_credential="forge")
         refused = stacks.wait_for(stack_id, FAILED, within=WITHIN)
-        path.write_text(json.dumps(said | {"password": git_servers.PASSWORD}))
+        path.write_text(json.dumps(output | {"password": git_servers.PASSWORD}))
         apply(stacks, stack_id, url, git_credential="forge")
         status = stacks.wait_for(stack_id, RUNNING, within=WITHIN)
 
@@ -177,11 +177,11 @@ def test_a_private_ssh_repository_is_fetched_with_a_key(
     path = credentials / "key.json"
     path.touch(mode=0o600)
     with git_servers.over_ssh(repository, tmp_path, free_port) as (url, key, host):
-        said = {"hosts": [host_of(url)], "ssh_key": key}
-        path.write_text(json.dumps(said))
+        credential = {"hosts": [host_of(url)], "ssh_key": key}
+        path.write_text(json.dumps(credential))
         apply(stacks, stack_id, url, git_credential="key")
         unknown = stacks.wait_for(stack_id, FAILED, within=WITHIN)
-        path.write_text(json.dumps(said | {"known_hosts": host}))
+        path.write_text(json.dumps(credential | {"known_hosts": host}))
         apply(stacks, stack_id, url, git_credential="key")
         status = stacks.wait_for(stack_id, RUNNING, within=WITHIN)
 

@@ -18,9 +18,9 @@ LOGIN = b64encode(f"{USER}:{PASSWORD}".encode())
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    made = Registry(tmp_path_factory.mktemp("registry"))
-    yield made
-    made.close()
+    created = Registry(tmp_path_factory.mktemp("registry"))
+    yield created
+    created.close()
 
 
 @pytest.fixture

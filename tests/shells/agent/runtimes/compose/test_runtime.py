@@ -102,14 +102,14 @@ WELL = "db=running,migrate=completed,web=running"
 def test_a_stack_from_its_first_order_to_its_deletion(stacks: "Agent", unique_id: str) -> None:
     assert apply(stacks, unique_id).applied
     status = settled(stacks, unique_id, WELL)
-    made = services(stacks, unique_id)
+    created = services(stacks, unique_id)
 
-    assert set(made) == {"web", "db", "migrate"}
-    labels = made["db"]["Config"]["Labels"]
+    assert set(created) == {"web", "db", "migrate"}
+    labels = created["db"]["Config"]["Labels"]
     assert labels["persys.managed"] == "true"
     assert labels["persys.revision_id"] == "r1"
     assert labels["persys.epoch"] == "0"
-    assert made["db"]["HostConfig"]["Memory"] == 64 << 20
+    assert created["db"]["HostConfig"]["Memory"] == 64 << 20
     assert status.metadata["compose.project"].startswith(f"persys-{unique_id}-")
     assert len(leftovers(stacks, unique_id, "volume")) == 1
     assert len(leftovers(stacks, unique_id, "network")) == 1

@@ -172,11 +172,11 @@ def test_a_refusal_says_no_value(own: Agent, sleeper: agent_pb2.ContainerSpec) -
     sleeper.env["PASSWORD"] = sleeper.restart_policy.policy = VALUE
     request = order("web", agent_pb2.WorkloadSpec(container=sleeper), "PASSWORD")
 
-    answer = own.stub.ApplyWorkload(request, timeout=10)
+    response = own.stub.ApplyWorkload(request, timeout=10)
 
-    assert not answer.applied
-    assert "'********' is unknown" in answer.message
-    assert VALUE not in str(answer)
+    assert not response.applied
+    assert "'********' is unknown" in response.message
+    assert VALUE not in str(response)
 
 
 def test_the_journal_is_the_owners_alone_even_if_it_was_not(new_agent: NewAgent) -> None:

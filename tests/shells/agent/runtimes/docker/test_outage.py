@@ -19,10 +19,10 @@ UNKNOWN = agent_pb2.ACTUAL_STATE_UNKNOWN
 
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[Proxy]:
-    made = Proxy(tmp_path / "docker.sock")
-    made.restore()
-    yield made
-    made.close()
+    created = Proxy(tmp_path / "docker.sock")
+    created.restore()
+    yield created
+    created.close()
 
 
 def test_during_a_docker_outage_state_is_unknown_and_recovers_afterwards(
@@ -39,13 +39,13 @@ def test_during_a_docker_outage_state_is_unknown_and_recovers_afterwards(
     proxy.cut()
     silent = agent.wait_for(unique_id, UNKNOWN)
     health = agent.stub.HealthCheck(agent_pb2.HealthCheckRequest(), timeout=10)
-    answer = agent.apply(f"{unique_id}-late", sleeper)
+    response = agent.apply(f"{unique_id}-late", sleeper)
     agent.wait_for(f"{unique_id}-late", UNKNOWN)
 
     assert silent.message == "docker is not responding"
     assert not health.healthy
     assert health.runtime_status["container"] == "unhealthy: docker is not responding"
-    assert answer.applied
+    assert response.applied
     assert agent.containers(unique_id, running=True) == [before.metadata["container.id"]]
 
     proxy.restore()
@@ -91,7 +91,7 @@ def test_an_outage_causes_no_busy_loop(
     proxy.cut()
     agent.wait_for(unique_id, UNKNOWN)
 
-    used, began = agent.cpu_seconds(), time.monotonic()
+    used, started_at = agent.cpu_seconds(), time.monotonic()
     time.sleep(2)  # the time over which CPU usage is measured
 
-    assert (agent.cpu_seconds() - used) / (time.monotonic() - began) < 0.1
+    assert (agent.cpu_seconds() - used) / (time.monotonic() - started_at) < 0.1

@@ -17,9 +17,9 @@ LAYER_BYTES = 4_000_000
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    made = Registry(tmp_path_factory.mktemp("registry"))
-    yield made
-    made.close()
+    created = Registry(tmp_path_factory.mktemp("registry"))
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def credentials(tmp_path_factory: pytest.TempPathFactory, registry: Registry) ->
         ("elsewhere", PASSWORD),
     ):
         path = directory / f"{name}.json"
-        said = {"username": USER, "password": password}
-        path.write_text(json.dumps(said | {"hosts": hosts.get(name, [registry.address])}))
+        credential = {"username": USER, "password": password}
+        path.write_text(json.dumps(credential | {"hosts": hosts.get(name, [registry.address])}))
         path.chmod(0o644 if name == "open" else 0o600)
     key = directory / "key.json"
     key.write_text(json.dumps({"ssh_key": "k", "hosts": [registry.address]}))
@@ -49,14 +49,14 @@ def credentials(tmp_path_factory: pytest.TempPathFactory, registry: Registry) ->
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, credentials: Path) -> Iterator[Agent]:
-    made = Agent(
+    created = Agent(
         tmp_path_factory.mktemp("node"),
         PERSYS_CREDENTIALS_DIR=str(credentials),
         PERSYS_RECONCILE_INTERVAL="1h",
     )
-    made.start()
-    yield made
-    made.close()
+    created.start()
+    yield created
+    created.close()
 
 
 @pytest.fixture

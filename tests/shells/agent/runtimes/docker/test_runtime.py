@@ -55,9 +55,9 @@ def test_the_default_pids_limit_of_the_node_applies(
 def test_a_container_over_its_memory_limit_is_reported_as_oom_killed(
     agent: "Agent", unique_id: str, shell: "Callable[..., agent_pb2.ContainerSpec]"
 ) -> None:
-    greedy = shell("x=a; while true; do x=$x$x; done")
-    greedy.resources.memory_bytes = 16 * MEBIBYTE
-    agent.apply(unique_id, greedy)
+    memory_hog = shell("x=a; while true; do x=$x$x; done")
+    memory_hog.resources.memory_bytes = 16 * MEBIBYTE
+    agent.apply(unique_id, memory_hog)
 
     status = agent.wait_for(unique_id, FAILED)
 
@@ -171,9 +171,9 @@ def test_a_host_port_in_use_is_a_network_error_and_a_retry_succeeds(
 
         assert status.metadata["failure_reason"] == "NETWORK_ERROR"
         assert status.metadata["retry_terminal"] == "false"
-    answer = agent.apply(unique_id, sleeper)
+    response = agent.apply(unique_id, sleeper)
 
-    assert not answer.skipped
+    assert not response.skipped
     agent.wait_for(unique_id, RUNNING)
 
 
@@ -280,9 +280,9 @@ def fetch(port: int) -> bytes:
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
                 connection.sendall(b"GET /index.html HTTP/1.0\r\n\r\n")
-                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+                response = b"".join(iter(lambda: connection.recv(4096), b""))
         except OSError:
-            answer = b""
-        if answer:
-            return answer
+            response = b""
+        if response:
+            return response
         assert time.monotonic() < deadline, "the port does not answer"

@@ -29,21 +29,21 @@ SHELL_SECONDS = 60  # for an emulated VM to respond
 
 
 def add_image(agent: Agent, name: str, path: Path) -> pb.ImageView:
-    begun = threading.Event()
+    started = threading.Event()
 
     def requests() -> Iterator[pb.AddImageRequest]:
         size = path.stat().st_size
         yield pb.AddImageRequest(start=pb.AddImageStart(name=name, size_bytes=size))
-        begun.wait()
+        started.wait()
         with path.open("rb") as file:
             while data := file.read(PART_BYTES):
                 yield pb.AddImageRequest(data=data)
 
-    answers: list[pb.ImageProgress] = []
-    for answer in agent.stub.AddImage(requests(), timeout=60):
-        begun.set()
-        answers.append(answer)
-    return answers[-1].image
+    responses: list[pb.ImageProgress] = []
+    for response in agent.stub.AddImage(requests(), timeout=60):
+        started.set()
+        responses.append(response)
+    return responses[-1].image
 
 
 class Session:
@@ -105,7 +105,7 @@ def guest(node: Agent) -> Iterator[Agent]:
         metadata={"persys.os_image": "tiny"},
         stop_grace_seconds=1,
     )
-    answer = node.stub.ApplyWorkload(
+    response = node.stub.ApplyWorkload(
         pb.ApplyWorkloadRequest(
             id=NAME,
             type=pb.WORKLOAD_TYPE_VM,
@@ -115,7 +115,7 @@ def guest(node: Agent) -> Iterator[Agent]:
         ),
         timeout=20,
     )
-    assert answer.applied, answer.message
+    assert response.applied, response.message
     following = node.stub.StreamLogs(
         pb.LogsRequest(workload_id=NAME, follow=True), timeout=BOOT_SECONDS
     )
@@ -137,11 +137,11 @@ def log(agent: Agent, **asked: Any) -> str:
 
 
 def test_the_log_shows_the_console_from_the_start_or_its_tail(guest: Agent) -> None:
-    whole = log(guest)
+    complete = log(guest)
 
-    assert "guest: up" in whole
-    assert "\x1b" not in whole
-    assert whole.endswith(log(guest, tail=2))
+    assert "guest: up" in complete
+    assert "\x1b" not in complete
+    assert complete.endswith(log(guest, tail=2))
     assert len(log(guest, tail=2).splitlines()) == 2
 
 

@@ -33,8 +33,8 @@ def rotate(log: Path) -> None:
 
 
 async def describe(log: Path, *, tail: int = 0) -> bytes:
-    pieces = lines(log, ThreadPathCalls(), tail=tail, follow=False, over=lambda: True)
-    return b"".join([piece async for piece in pieces])
+    chunks = lines(log, ThreadPathCalls(), tail=tail, follow=False, over=lambda: True)
+    return b"".join([chunk async for chunk in chunks])
 
 
 async def until(pieces: AsyncIterator[bytes], end: bytes) -> bytes:
@@ -71,24 +71,24 @@ async def test_a_follower_continues_in_the_next_file(log: Path) -> None:
     add(log, b"one\n")
     async with aclosing(
         lines(log, ThreadPathCalls(), tail=1, follow=True, over=lambda: over)
-    ) as pieces:
-        assert await until(pieces, b"\n") == b"one\n"
+    ) as chunks:
+        assert await until(chunks, b"\n") == b"one\n"
         add(log, b"guest# \x1b[3")
-        assert await until(pieces, b" ") == b"guest# "
+        assert await until(chunks, b" ") == b"guest# "
         add(log, b"1mred\n")
-        assert await until(pieces, b"\n") == b"red\n"
+        assert await until(chunks, b"\n") == b"red\n"
         rotate(log)
         add(log, b"two\n")
-        assert await until(pieces, b"\n") == b"two\n"
+        assert await until(chunks, b"\n") == b"two\n"
 
         over = True
-        assert [piece async for piece in pieces] == []
+        assert [chunk async for chunk in chunks] == []
 
 
 async def test_a_follower_can_start_before_the_vm(log: Path) -> None:
     async with aclosing(
         lines(log, ThreadPathCalls(), tail=0, follow=True, over=lambda: False)
-    ) as pieces:
+    ) as chunks:
 
         async def write() -> None:
             await asyncio.sleep(0)
@@ -97,7 +97,7 @@ async def test_a_follower_can_start_before_the_vm(log: Path) -> None:
 
         async with asyncio.TaskGroup() as group:
             group.create_task(write())
-            assert (await until(pieces, b"\n")).decode() == "é\n"
+            assert (await until(chunks, b"\n")).decode() == "é\n"
 
 
 async def test_an_unreadable_log_is_an_error(tmp_path: Path) -> None:
@@ -116,9 +116,9 @@ async def test_a_fast_writing_guest_does_not_block_the_reader(
             return await super().run(path, call, **options)
 
     monkeypatch.setattr(console, "ALL_BYTES_MAX", 20_000)
-    pieces = lines(log, Writing(), tail=0, follow=False, over=lambda: True)
+    chunks = lines(log, Writing(), tail=0, follow=False, over=lambda: True)
 
     async with asyncio.timeout(DEADLINE_SECONDS):
-        content = b"".join([piece async for piece in pieces])
+        content = b"".join([chunk async for chunk in chunks])
 
     assert 20_000 <= len(content) < 25_000

@@ -22,25 +22,25 @@ FOUND_OUT_SECONDS = 15
 
 @pytest.fixture
 async def libvirt() -> AsyncIterator[Libvirt]:
-    made = Libvirt(URI)
-    yield made
-    await made.close()
+    created = Libvirt(URI)
+    yield created
+    await created.close()
 
 
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[Proxy]:
-    made = Proxy(tmp_path / "libvirt.sock", socket=LIBVIRT_SOCKET)
-    made.restore()
-    yield made
-    made.close()
+    created = Proxy(tmp_path / "libvirt.sock", socket=LIBVIRT_SOCKET)
+    created.restore()
+    yield created
+    created.close()
 
 
 @pytest.fixture
 async def behind(proxy: Proxy) -> AsyncIterator[Libvirt]:
     """A connection through a proxy."""
-    made = Libvirt(f"qemu+unix:///system?socket={proxy.path}")
-    yield made
-    await made.close()
+    created = Libvirt(f"qemu+unix:///system?socket={proxy.path}")
+    yield created
+    await created.close()
 
 
 @pytest.fixture

@@ -132,6 +132,6 @@ def test_the_cgroup_driver_of_docker_is_used(
 
 def test_limits_derived_from_the_file_do_not_limit_the_stack() -> None:
     needs = StackNeeds(cpu_millicores=500, memory_mb=64)
-    said = ComposeSpec(needs=needs, reserved=Resources(500, 128, 0))
+    spec = ComposeSpec(needs=needs, reserved=Resources(500, 128, 0))
 
-    assert limits_of(said, 10) == StackLimits(0, 128, 10)
+    assert limits_of(spec, 10) == StackLimits(0, 128, 10)

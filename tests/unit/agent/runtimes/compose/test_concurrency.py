@@ -39,32 +39,32 @@ async def settled(holds: Any) -> None:
 
 
 async def test_concurrent_builds_are_limited(tmp_path: Path) -> None:
-    cli, told = SlowCompose(ProgramResult(0, "", "")), list[str]()
+    cli, reported = SlowCompose(ProgramResult(0, "", "")), list[str]()
     commands = ComposeCommands(cli, None, ThreadPathCalls())  # type: ignore[arg-type]  # stand-ins
     stack = Execution("web", StackStateDir(tmp_path, WorkloadId("web")), {}, {})
     async with asyncio.TaskGroup() as group:
         for _ in range(BUILDS_MAX + 2):
-            group.create_task(commands.build(stack, told.append))
-        await settled(lambda: len(told) == 2)
+            group.create_task(commands.build(stack, reported.append))
+        await settled(lambda: len(reported) == 2)
         cli.may_end.set()
 
     assert cli.most == BUILDS_MAX
-    assert told == [f"{BUILDS_MAX} stacks are being built"] * 2
+    assert reported == [f"{BUILDS_MAX} stacks are being built"] * 2
 
 
 async def test_concurrent_config_runs_are_limited(tmp_path: Path) -> None:
-    cli, told = SlowCompose(ProgramResult(0, "services: {}", "")), list[str]()
+    cli, reported = SlowCompose(ProgramResult(0, "services: {}", "")), list[str]()
     policy = NodePolicy(False, (), ())
     source = ComposeSource(cli, None, policy, ThreadPathCalls(), pids_max=1)  # type: ignore[arg-type]
     project = Project("web", tmp_path, tmp_path / "env", tmp_path / "file")
     async with asyncio.TaskGroup() as group:
         for _ in range(CONFIGS_MAX + 1):
-            group.create_task(source._config(project, told.append))
-        await settled(lambda: len(told) == 1)
+            group.create_task(source._config(project, reported.append))
+        await settled(lambda: len(reported) == 1)
         cli.may_end.set()
 
     assert cli.most == CONFIGS_MAX
-    assert told == [f"{CONFIGS_MAX} Compose files are being resolved"]
+    assert reported == [f"{CONFIGS_MAX} Compose files are being resolved"]
 
 
 async def test_a_resolved_compose_file_over_the_limit_is_rejected(tmp_path: Path) -> None:
@@ -73,9 +73,9 @@ async def test_a_resolved_compose_file_over_the_limit_is_rejected(tmp_path: Path
     policy = NodePolicy(False, (), ())
     source = ComposeSource(cli, None, policy, ThreadPathCalls(), pids_max=1)  # type: ignore[arg-type]
 
-    answer = await source._config(
+    response = await source._config(
         Project("web", tmp_path, tmp_path / "env", tmp_path / "file"), lambda _failure_reason: None
     )
 
-    assert isinstance(answer, Failure)
-    assert "printed more than" in answer.message
+    assert isinstance(response, Failure)
+    assert "printed more than" in response.message

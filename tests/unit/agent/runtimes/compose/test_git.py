@@ -117,18 +117,18 @@ async def test_a_server_that_hangs_delays_only_its_own_repositories(
         *rev-parse*) echo {commit} ;;
         esac""",
     )
-    git, told = a_git(tmp_path), list[str]()
+    git, reported = a_git(tmp_path), list[str]()
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         stuck = [
             group.create_task(
-                fetched(git, tmp_path / f"dead-{number}", "https://dead.test/a.git", told)
+                fetched(git, tmp_path / f"dead-{number}", "https://dead.test/a.git", reported)
             )
             for number in range(PER_HOST_MAX + 1)
         ]
         assert await fetched(git, tmp_path / "live", "https://live.test/a.git") == commit
-        while not told:  # noqa: ASYNC110 - no event signals it
+        while not reported:  # noqa: ASYNC110 - no event signals it
             await asyncio.sleep(0.01)
         for one in stuck:
             one.cancel()
 
-    assert told == [f"{PER_HOST_MAX} repositories are already being fetched from dead.test"]
+    assert reported == [f"{PER_HOST_MAX} repositories are already being fetched from dead.test"]

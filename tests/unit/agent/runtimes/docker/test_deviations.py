@@ -106,8 +106,8 @@ def test_containers_without_a_network_of_their_own_expect_none() -> None:
 
 
 def test_a_stack_container_is_compared_with_its_first_shape() -> None:
-    made = a_container(mode="front", networks={"front": "e1", "back": "e2"})
-    first = compare([made], {})
+    created = a_container(mode="front", networks={"front": "e1", "back": "e2"})
+    first = compare([created], {})
     assert first.deviations == {}
 
     later = compare([a_container(mode="front", networks={"front": "e1"})], first.shapes)

@@ -68,10 +68,10 @@ class Door:
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 500])
 async def test_an_error_of_a_running_engine_is_final(status: int, tmp_path: Path) -> None:
     async with Door(status).at(tmp_path / "socket") as engine:
-        with pytest.raises(EngineError) as said:
+        with pytest.raises(EngineError) as error:
             await engine.call("POST", "containers/web/start")
 
-    assert said.value.status == status
+    assert error.value.status == status
 
 
 @pytest.mark.parametrize("status", [403, 500, 503])
@@ -217,12 +217,12 @@ async def test_a_log_that_stalls_is_unavailable(tmp_path: Path) -> None:
 
 async def test_an_endless_error_message_is_cut(tmp_path: Path) -> None:
     async with Flood(b"no " * 1000, status=404).at(tmp_path / "socket") as engine:
-        with pytest.raises(EngineError) as said:
+        with pytest.raises(EngineError) as error:
             await engine.call("GET", "containers/web/json")
 
-    assert said.value.status == 404
-    assert said.value.message.startswith("no no no")
-    assert len(said.value.message) < 100_000
+    assert error.value.status == 404
+    assert error.value.message.startswith("no no no")
+    assert len(error.value.message) < 100_000
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"7\n", b"{\n", b"\xff\n"])

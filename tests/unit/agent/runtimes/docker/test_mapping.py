@@ -25,9 +25,9 @@ def test_a_container_is_created_from_the_image_of_its_spec() -> None:
 
 @pytest.mark.parametrize("privileged", [True, False])
 def test_a_container_is_privileged_only_if_its_spec_is(privileged: bool) -> None:
-    made = body(ContainerSpec("nginx", privileged=privileged))
+    created = body(ContainerSpec("nginx", privileged=privileged))
 
-    assert made["HostConfig"]["Privileged"] is privileged
+    assert created["HostConfig"]["Privileged"] is privileged
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ LOST, OTHER = "b6" * 32, "c7" * 32
 @pytest.fixture
 def shims() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Processes with the command lines of the shims of two containers."""
-    made = {
+    created = {
         container: subprocess.Popen(
             [*("containerd-shim-runc-v2", "-c", "read _", "-namespace", "moby"), "-id", container],
             executable="/bin/bash",
@@ -27,8 +27,8 @@ def shims() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
         )
         for container in (LOST, OTHER)
     }
-    yield made
-    for shim in made.values():
+    yield created
+    for shim in created.values():
         shim.kill()
         shim.communicate()
 
@@ -36,13 +36,13 @@ def shims() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
 @pytest.fixture
 async def docker(tmp_path: Path) -> AsyncIterator[Callable[[Callable[[], web.Response]], Engine]]:
     """An engine whose response to every start comes from the given function."""
-    answers: list[Callable[[], web.Response]] = []
+    responses: list[Callable[[], web.Response]] = []
 
     async def ping(_request: web.Request) -> web.Response:
         return web.json_response({"ApiVersion": "1.41"})
 
     async def start(_request: web.Request) -> web.Response:
-        return answers[-1]()
+        return responses[-1]()
 
     app = web.Application()
     app.router.add_get("/{rest:(_ping|version|v1.41/version)}", ping)
@@ -53,7 +53,7 @@ async def docker(tmp_path: Path) -> AsyncIterator[Callable[[Callable[[], web.Res
     engine = Engine(f"unix://{tmp_path / 'docker.sock'}")
 
     def answering(answer: Callable[[], web.Response]) -> Engine:
-        answers.append(answer)
+        responses.append(answer)
         return engine
 
     yield answering
@@ -73,12 +73,12 @@ async def test_a_stale_shim_is_killed_and_the_container_starts(
     docker: Callable[[Callable[[], web.Response]], Engine],
     shims: dict[str, subprocess.Popen[bytes]],
 ) -> None:
-    tidying = iter([f"failed to start shim: mkdir /run/moby/{LOST}: file exists: unknown"] * 3)
+    cleanup = iter([f"failed to start shim: mkdir /run/moby/{LOST}: file exists: unknown"] * 3)
 
     def until_the_shim_has_ended() -> web.Response:
         if shims[LOST].poll() is None:
             return lost()
-        message = next(tidying, "")
+        message = next(cleanup, "")
         return refused(message) if message else web.Response(status=204)
 
     async with asyncio.timeout(20):

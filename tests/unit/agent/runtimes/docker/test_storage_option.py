@@ -36,14 +36,14 @@ class Docker:
 
 @pytest.fixture
 async def docker(tmp_path: Path) -> AsyncIterator[tuple[Docker, DockerRuntime]]:
-    played = Docker()
+    fake = Docker()
 
     async def version(_request: web.Request) -> web.Response:
         return web.json_response({"ApiVersion": "1.41"})
 
     app = web.Application()
     app.router.add_get("/{rest:.*}", version)
-    app.router.add_post("/v1.41/containers/create", played.create)
+    app.router.add_post("/v1.41/containers/create", fake.create)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.UnixSite(runner, str(tmp_path / "docker.sock")).start()
@@ -60,7 +60,7 @@ async def docker(tmp_path: Path) -> AsyncIterator[tuple[Docker, DockerRuntime]]:
         pids_max=10,
         disk_limits=DiskLimits(engine, owner, stops=True),
     )
-    yield played, runtime
+    yield fake, runtime
     await engine.close()
     await runner.cleanup()
 
@@ -74,22 +74,22 @@ def an_order(disk_gb: int) -> Order:
 async def test_a_storage_driver_with_size_support_limits_every_container(
     docker: tuple[Docker, DockerRuntime],
 ) -> None:
-    played, runtime = docker
-    played.can_limit = True
+    fake, runtime = docker
+    fake.can_limit = True
 
     assert await runtime.create(an_order(2), {}) is None
     assert await runtime.create(an_order(3), {}) is None
     assert await runtime.create(an_order(0), {}) is None
 
-    assert played.sizes == ["2G", "3G", ""]
+    assert fake.sizes == ["2G", "3G", ""]
 
 
 async def test_a_storage_driver_without_size_support_is_tried_once(
     docker: tuple[Docker, DockerRuntime],
 ) -> None:
-    played, runtime = docker
+    fake, runtime = docker
 
     assert await runtime.create(an_order(2), {}) is None
     assert await runtime.create(an_order(3), {}) is None
 
-    assert played.sizes == ["2G", "", ""]
+    assert fake.sizes == ["2G", "", ""]

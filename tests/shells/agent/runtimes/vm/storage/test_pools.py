@@ -38,9 +38,9 @@ DEADLINE_SECONDS = 20.0
 
 @pytest.fixture
 async def libvirt() -> AsyncIterator[Libvirt]:
-    made = Libvirt("qemu:///system")
-    yield made
-    await made.close()
+    created = Libvirt("qemu:///system")
+    yield created
+    await created.close()
 
 
 @pytest.fixture
