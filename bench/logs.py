@@ -87,7 +87,7 @@ async def _changes(port: int) -> tuple[tuple[float, float], tuple[float, float]]
             (container,) = _container_ids(name)
             received = asyncio.Event()
             async with asyncio.TaskGroup() as group:
-                listening = group.create_task(_heard(session, container, received))
+                listening = group.create_task(_receive_exit(session, container, received))
                 await received.wait()
                 started_at = perf_counter()
                 async with session.post(f"http://docker/containers/{container}/kill"):
@@ -103,7 +103,9 @@ async def _changes(port: int) -> tuple[tuple[float, float], tuple[float, float]]
     return _percentiles(docker), _percentiles(ours)
 
 
-async def _heard(session: aiohttp.ClientSession, container: str, ready: asyncio.Event) -> float:
+async def _receive_exit(
+    session: aiohttp.ClientSession, container: str, ready: asyncio.Event
+) -> float:
     filters = json.dumps({"container": [container], "event": ["die"]})
     async with session.get("http://docker/events", params={"filters": filters}) as response:
         ready.set()

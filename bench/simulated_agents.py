@@ -37,7 +37,7 @@ class Agent:
         self.registered = asyncio.Event()
         self.answered = 0
 
-    async def stay(self, stub: control_pb2_grpc.AgentControlStub) -> None:
+    async def keep_registered(self, stub: control_pb2_grpc.AgentControlStub) -> None:
         registration = pb.RegisterNodeRequest(
             node_id=self.node_id,
             grpc_endpoint="127.0.0.1:1",
@@ -53,7 +53,7 @@ class Agent:
         async for message in stub.ControlStream(self._messages()):
             self._take(message)
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         heartbeat = pb.HeartbeatRequest(
             node_id=self.node_id,
             usage=pb.NodeUsage(cpu_used_millicores=12_000, memory_used_mb=64_000),
@@ -118,7 +118,7 @@ async def main(port: int, nodes: int, workloads_each: int) -> None:
 
         async def join(agent: Agent, number: int) -> None:
             async with slots:
-                group.create_task(agent.stay(stubs[number % CHANNELS]))
+                group.create_task(agent.keep_registered(stubs[number % CHANNELS]))
                 await agent.registered.wait()
 
         await asyncio.gather(*(join(agent, number) for number, agent in enumerate(agents)))
@@ -134,7 +134,7 @@ async def main(port: int, nodes: int, workloads_each: int) -> None:
 async def _heartbeats(agent: Agent) -> None:
     await asyncio.sleep(Random(agent.node_id).uniform(0, INTERVAL_SECONDS))
     while True:
-        agent.beat()
+        agent.send_heartbeat()
         await asyncio.sleep(INTERVAL_SECONDS)
 
 

@@ -12,7 +12,7 @@ from cancellation import Moment, cancelled_at
 DEADLINE_SECONDS = 30.0
 
 
-class Cancelling:
+class RequestCanceller:
     """Runs the handler of the next request in a task that is cancelled at a given moment."""
 
     def __init__(self) -> None:

@@ -112,7 +112,7 @@ class SystemdHost:
             lambda: self.try_run("bash", "-c", connect).returncode == 0, lambda: self.journal(part)
         )
 
-    def become_administrator(self) -> None:
+    def install_admin_certificate(self) -> None:
         issue = ("persys-ca", "certificate", "--role", "admin", "--name", "ada", "--ttl", "90d")
         self.write("/srv/ada/.persys/config.yaml", _PERSYSCTL)
         self.run("runuser", "-u", "persys", "--", *issue, "--out", "/tmp/ada")

@@ -135,11 +135,11 @@ def test_workloads_are_filtered_by_status_node_type_and_text(
     browser.open("workloads")
 
     def shows(*wanted: str) -> None:
-        def so() -> bool:
+        def holds_now() -> bool:
             rows = browser.find_all(".rows tbody th")
             return [row.text for row in rows if row.text.startswith(running)] == list(wanted)
 
-        browser.until(so, f"only {wanted} in the list")
+        browser.until(holds_now, f"only {wanted} in the list")
 
     shows(running, waiting)
     browser.fill("input[type=search]", running)

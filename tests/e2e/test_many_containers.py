@@ -102,13 +102,13 @@ def _settled(cluster: Cluster) -> tuple[float, dict[str, str], dict[str, int]]:
     """The written state, after the last work has been reported and stored."""
     written = _written(cluster)
 
-    def holds_still() -> bool:
+    def is_stable() -> bool:
         nonlocal written
         time.sleep(SETTLED_SECONDS)
         before, written = written, _written(cluster)
         return before == written
 
-    eventually(holds_still, "the cluster to be idle")
+    eventually(is_stable, "the cluster to be idle")
     return written
 
 

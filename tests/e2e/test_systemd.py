@@ -37,7 +37,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemdHost]:
         created.run("systemctl", "daemon-reload")
         created.add_variables("ca", "PERSYS_CA_ADVERTISE=127.0.0.1:8888")
         created.enable("ca")
-        created.become_administrator()
+        created.install_admin_certificate()
         created.join("scheduler")
         created.add_variables("scheduler", "PERSYS_CA_ADDR=127.0.0.1:8888")
         created.enable("scheduler")

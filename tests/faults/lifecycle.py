@@ -14,7 +14,7 @@ from typing import Any
 
 from faults.injection import BAD, GOOD, HANG, INJECTED
 from faults.memory_libvirt import Domain
-from faults.node import NODE, Running, World, a_context, a_running_agent
+from faults.node import NODE, RunningAgent, World, a_context, a_running_agent
 from faults.scenarios import SCENARIOS
 from faults.unreached import TRIGGERS
 from persys.agent.api.tunnel_server import AbortedError
@@ -108,7 +108,7 @@ class Lifecycle:
                     await self._while_failing(running, phase, kind)
                     self._check_removed(phase, self.world.removed()[removed:])
                     injector.switch_off()
-                    self.world.paths.perform_late()
+                    self.world.paths.release()
                 if phase in BEHIND and not is_faulty:
                     await asyncio.sleep(NOTICED_SECONDS)
                 await self._until_goal(running, phase, BAD, within=RECOVERED_SECONDS)
@@ -119,7 +119,7 @@ class Lifecycle:
         self._check_empty()
         assert not injector.unlisted, injector.unlisted
 
-    async def _create_remains(self, running: Running) -> None:
+    async def _create_remains(self, running: RunningAgent) -> None:
         """Create remains of a deleted workload, for the garbage collection."""
         world = self.world
         await running.journal.commit(
@@ -138,7 +138,7 @@ class Lifecycle:
         xml = f"<domain><name>{STRAY}</name><uuid>u</uuid>{metadata}</domain>"
         world.libvirt.domains["u"] = Domain(world.libvirt, xml)
 
-    async def _while_failing(self, running: Running, phase: str, kind: str) -> None:
+    async def _while_failing(self, running: RunningAgent, phase: str, kind: str) -> None:
         injector = self.world.injector
         timeout = HANG_SECONDS if kind == HANG else SHOWN_SECONDS
         await self._act(running, "apply", GOOD)
@@ -157,7 +157,7 @@ class Lifecycle:
             assert any(INJECTED in text for text in self.world.tracebacks), "no traceback is logged"
         assert _report_bytes(running) < REPORT_BYTES_MAX
 
-    async def _act(self, running: Running, phase: str, name: str) -> None:
+    async def _act(self, running: RunningAgent, phase: str, name: str) -> None:
         match phase:
             case "begin" | "apply" | "update":
                 if phase == PHASES[0] and self.scenario == "machine":
@@ -183,7 +183,7 @@ class Lifecycle:
 
     async def _order(
         self,
-        running: Running,
+        running: RunningAgent,
         name: str,
         revision: str,
         desired: pb.DesiredState = pb.DESIRED_STATE_RUNNING,
@@ -227,7 +227,7 @@ class Lifecycle:
             if domain.name() == name:
                 domain.crash()
 
-    async def _send_read_requests(self, running: Running, name: str) -> None:
+    async def _send_read_requests(self, running: RunningAgent, name: str) -> None:
         """Read-only requests. Each ends with a response or an error."""
         api = running.api
         directory = self.world.directory
@@ -247,13 +247,17 @@ class Lifecycle:
         ):
             await _answered(request)
 
-    async def _add_image(self, running: Running, name: str, form: str, *, sha256: str = "") -> None:
+    async def _add_image(
+        self, running: RunningAgent, name: str, form: str, *, sha256: str = ""
+    ) -> None:
         url = f"file://{self.world.directory}/binds/image.{form}"
         start = pb.AddImageStart(name=name, url=url, sha256=sha256)
         with suppress(AbortedError):
             await running.api.AddImage(_sent(pb.AddImageRequest(start=start)), a_context())
 
-    async def _until_goal(self, running: Running, phase: str, name: str, *, within: float) -> None:
+    async def _until_goal(
+        self, running: RunningAgent, phase: str, name: str, *, within: float
+    ) -> None:
         """A refused request is repeated; a failure that waits for a new order gets one."""
         now = asyncio.get_running_loop().time
         deadline = now() + within
@@ -275,7 +279,7 @@ class Lifecycle:
                 await self._act(running, "apply" if phase == "ask" else phase, name)
             await asyncio.sleep(1.0)
 
-    def _is_at_goal(self, running: Running, phase: str, name: str) -> bool:
+    def _is_at_goal(self, running: RunningAgent, phase: str, name: str) -> bool:
         entry = running.journal.entries.get(name)  # type: ignore[call-overload]  # ids are text
         if entry is None:
             return GOALS[phase] is None and self._taken[name]
@@ -283,15 +287,15 @@ class Lifecycle:
         settled = running.journal.open_action(entry) is None
         return bool(self._taken[name] and current and settled)
 
-    def _is_shown(self, running: Running) -> bool:
+    def _is_shown(self, running: RunningAgent) -> bool:
         """It is refused, failed or unknown with a message; or the health of the node shows the cause."""
         status = running.status(BAD)
         if not self._taken[BAD] or running.errors or running.agent._node.unavailable():
             return True
         if status is None:
             return False
-        is_told = status.actual in (Actual.FAILED, Actual.UNKNOWN)
-        return (is_told or status.code in (NOT_SETTLED, DRIFTED)) and bool(status.message)
+        is_reported = status.actual in (Actual.FAILED, Actual.UNKNOWN)
+        return (is_reported or status.code in (NOT_SETTLED, DRIFTED)) and bool(status.message)
 
     def _check_removed(self, phase: str, removed: list[str]) -> None:
         """While a call fails, only requested removals happen."""
@@ -306,7 +310,7 @@ class Lifecycle:
         if phase in ("look", "ask", "vanish", "pause"):
             assert not removed
 
-    async def _delete(self, running: Running, name: str) -> None:
+    async def _delete(self, running: RunningAgent, name: str) -> None:
         self._taken[name] = await running.delete(name)
         await self._until_goal(running, "delete", name, within=RECOVERED_SECONDS)
 
@@ -319,7 +323,7 @@ class Lifecycle:
         assert not left, left
 
 
-def _report_bytes(running: Running) -> int:
+def _report_bytes(running: RunningAgent) -> int:
     """The report of all workloads to the scheduler."""
     return sum(running.api._status(entry).ByteSize() for entry in running.journal.entries.values())
 

@@ -221,7 +221,7 @@ def _stats(one: Mapping[str, Any]) -> dict[str, Any]:
     return {"memory_stats": {"usage": 1}, "cpu_stats": {"cpu_usage": {"total_usage": 1}}}
 
 
-class Answer:
+class FakeResponse:
     """The part of aiohttp.ClientResponse that the agent uses."""
 
     def __init__(self, status: int, chunks: AsyncIterator[bytes]) -> None:
@@ -279,7 +279,7 @@ class MemoryClient:
         params: Mapping[str, str],
         data: str | None,
         headers: Mapping[str, str],
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[FakeResponse]:
         del headers
         kind = self._fault_of(method, url, params, data)
         self._injector.raise_if(kind)
@@ -294,7 +294,7 @@ class MemoryClient:
             yield _refused(err.status, str(err))
             return
         self._injector.raise_afterwards_if(kind)
-        yield Answer(200, _oversized() if kind == OVERSIZED else chunks)
+        yield FakeResponse(200, _oversized() if kind == OVERSIZED else chunks)
 
     def _fault_of(self, method: str, url: str, params: Mapping[str, str], data: str | None) -> str:
         if url == "version":
@@ -337,8 +337,8 @@ def client_of(docker: MemoryDocker, injector: Injector) -> Callable[..., MemoryC
     return opened
 
 
-def _refused(status: int, message: str) -> Answer:
-    return Answer(status, _parts(json.dumps({"message": message}).encode()))
+def _refused(status: int, message: str) -> FakeResponse:
+    return FakeResponse(status, _parts(json.dumps({"message": message}).encode()))
 
 
 async def _parts(*parts: bytes) -> AsyncIterator[bytes]:

@@ -328,7 +328,7 @@ class _LargeDomain:
 def threads_of(injector: Injector, connection: FaultyConnection) -> type:
     """In place of threading.Thread: the work of a thread is done at once, never, or fails."""
 
-    class AtOnce:
+    class InlineThread:
         def __init__(
             self, *, target: Callable[[], object], name: str = "", daemon: bool = True
         ) -> None:
@@ -348,4 +348,4 @@ def threads_of(injector: Injector, connection: FaultyConnection) -> type:
             finally:
                 connection.kind = ""
 
-    return AtOnce
+    return InlineThread

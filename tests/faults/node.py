@@ -54,7 +54,7 @@ LOOK_SECONDS = 0.5
 TRACEBACK_END = 200
 
 
-class AtOnce(Executor):
+class InlineThread(Executor):
     """In place of the journal's thread."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -133,7 +133,7 @@ def _settings(directory: Path) -> AgentSettings:
     )
 
 
-class Running:
+class RunningAgent:
     """A running agent, used through its service."""
 
     def __init__(
@@ -193,7 +193,7 @@ def a_context() -> Any:
 
 
 @asynccontextmanager
-async def a_running_agent(world: World) -> AsyncIterator[Running]:
+async def a_running_agent(world: World) -> AsyncIterator[RunningAgent]:
     settings, owner, clock, pending_reports = (
         world.settings,
         OwnerLabels("default", NODE),
@@ -201,7 +201,9 @@ async def a_running_agent(world: World) -> AsyncIterator[Running]:
         PendingReports(),
     )
     read = clock.as_read()
-    journal = Journal(settings.state_path, cluster_id="default", node_id=NODE, thread=AtOnce())
+    journal = Journal(
+        settings.state_path, cluster_id="default", node_id=NODE, thread=InlineThread()
+    )
     volume_registry = VolumeRegistry(journal)
     detector = Detector(
         settings, owner, journal, read, world.paths, images_changed=pending_reports.add_node
@@ -228,7 +230,7 @@ async def a_running_agent(world: World) -> AsyncIterator[Running]:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(serve(agent.parts(1), asyncio.Event()))
             await asyncio.sleep(0.1)
-            yield Running(world, agent, journal, serving)
+            yield RunningAgent(world, agent, journal, serving)
             serving.cancel()
     finally:
         world.injector.is_ending = True

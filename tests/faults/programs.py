@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from faults.memory_docker import MemoryDocker
-from faults.virtual_loop import Command, Ended
+from faults.virtual_loop import Command, ExitResult
 
 COMMIT = "c" * 40
 COMPOSE_FILE = b"""
@@ -54,7 +54,7 @@ class Programs:
         self._docker = docker
         self.mounts: dict[str, str] = {}  # the mounted source, by mount point
         self._fetched: dict[Path, str] = {}  # the repository in a store
-        self._models: dict[str, Callable[[Command], Ended]] = {
+        self._models: dict[str, Callable[[Command], ExitResult]] = {
             "git": self._git,
             "docker": self._compose,
             "qemu-img": _qemu_img,
@@ -62,21 +62,21 @@ class Programs:
             "mount": self._mount,
             "umount": self._unmount,
             "resize2fs": self._resize,
-            "blkid": lambda _command: Ended(out=b"ext4\n"),
-            EMULATOR: lambda _command: Ended(_ENDED_BY_GUEST),
+            "blkid": lambda _command: ExitResult(out=b"ext4\n"),
+            EMULATOR: lambda _command: ExitResult(_ENDED_BY_GUEST),
         }
 
-    def run(self, command: Command) -> Ended:
-        return self._models.get(Path(command.words[0]).name, _well)(command)
+    def run(self, command: Command) -> ExitResult:
+        return self._models.get(Path(command.words[0]).name, _succeed)(command)
 
-    def _git(self, command: Command) -> Ended:
+    def _git(self, command: Command) -> ExitResult:
         store = Path(command.words[1].removeprefix("--git-dir="))
         match command.words[2:]:
             case ("init", *_):
                 (store / "objects").mkdir(parents=True, exist_ok=True)
                 (store / "HEAD").write_text("ref: refs/heads/main\n")
             case ("rev-parse", *_):
-                return Ended(out=COMMIT.encode())
+                return ExitResult(out=COMMIT.encode())
             case ("checkout-index", *_):
                 tree = Path(command.env["GIT_WORK_TREE"])
                 (tree / "site").mkdir(exist_ok=True)
@@ -88,22 +88,22 @@ class Programs:
                 self._fetched[store] = repository
             case ("read-tree", *_):
                 Path(command.env["GIT_INDEX_FILE"]).write_text("index")
-        return Ended()
+        return ExitResult()
 
-    def _compose(self, command: Command) -> Ended:
+    def _compose(self, command: Command) -> ExitResult:
         words = list(command.words)
         if words[-2:] == ["version", "--short"]:
-            return Ended(out=b"2.24.0\n")
+            return ExitResult(out=b"2.24.0\n")
         name = words[words.index("--project-name") + 1]
         file, verb = words[words.index("--file") + 1], words[words.index("--file") + 2]
         if verb == "config":
-            return Ended(out=_resolved(Path(file), name))
+            return ExitResult(out=_resolved(Path(file), name))
         document = yaml.safe_load(command.stdin)
         if verb == "up":
             named = set(words) & set(document["services"])
             again = named if "--force-recreate" in words else set()
             self._bring_up(name, document, starts="--detach" in words, again=again)
-        return Ended()
+        return ExitResult()
 
     def _bring_up(
         self, project: str, document: dict[str, Any], *, starts: bool, again: set[str]
@@ -141,20 +141,20 @@ class Programs:
         body = {"Image": parts["image"], "Labels": labels, "HostConfig": host}
         return self._docker.create(f"{project}-{service}-1", body)
 
-    def _mount(self, command: Command) -> Ended:
+    def _mount(self, command: Command) -> ExitResult:
         self.mounts[command.words[-1]] = command.words[-2]
-        return Ended()
+        return ExitResult()
 
-    def _resize(self, command: Command) -> Ended:
+    def _resize(self, command: Command) -> ExitResult:
         """Not permitted while it is mounted."""
-        return Ended(1 if command.words[-1] in self.mounts.values() else 0)
+        return ExitResult(1 if command.words[-1] in self.mounts.values() else 0)
 
-    def _unmount(self, command: Command) -> Ended:
+    def _unmount(self, command: Command) -> ExitResult:
         """Data written below the mount point belongs to the mounted file system."""
         self.mounts.pop(command.words[-1], None)
         for path in Path(command.words[-1]).iterdir():
             shutil.rmtree(path)
-        return Ended()
+        return ExitResult()
 
 
 def _labels(parts: dict[str, Any]) -> dict[str, str]:
@@ -184,22 +184,22 @@ def _mount_of(text: str, base: Path) -> dict[str, Any]:
     return found | ({"read_only": True} if "ro" in options else {})
 
 
-def _qemu_img(command: Command) -> Ended:
+def _qemu_img(command: Command) -> ExitResult:
     match command.words[1:]:
         case ("create", *_, path, _size):
             Path(path).write_bytes(b"disk")
         case ("info", *_):
             form = command.words[command.words.index("-f") + 1]
             described = {"format": form, "virtual-size": 1 << 30}
-            return Ended(out=json.dumps(described).encode())
-    return Ended()
+            return ExitResult(out=json.dumps(described).encode())
+    return ExitResult()
 
 
-def _seed(command: Command) -> Ended:
+def _seed(command: Command) -> ExitResult:
     words = command.words
     Path(words[words.index("-output") + 1]).write_bytes(b"seed")
-    return Ended()
+    return ExitResult()
 
 
-def _well(_command: Command) -> Ended:
-    return Ended()
+def _succeed(_command: Command) -> ExitResult:
+    return ExitResult()

@@ -20,15 +20,15 @@ class Command:
     stdin: bytes = b""
 
 
-class Ended(NamedTuple):
+class ExitResult(NamedTuple):
     code: int = 0
     out: bytes = b""
     err: bytes = b""
 
 
-Program = Callable[[Command], Ended]
+Program = Callable[[Command], ExitResult]
 OVERSIZED_BYTES = 6 * 1024 * 1024
-_FAILED = Ended(1, err=b"it failed (injected by the test)")
+_FAILED = ExitResult(1, err=b"it failed (injected by the test)")
 
 
 class ProgramLoop(VirtualLoop):
@@ -59,9 +59,9 @@ class ProgramLoop(VirtualLoop):
         """The effect of `os.killpg` on one of these programs."""
         if pid not in self.running:
             raise ProcessLookupError(pid)
-        self.running[pid].end(Ended(-9))
+        self.running[pid].end(ExitResult(-9))
 
-    def _model(self, fault: str) -> Callable[[Command], Ended | None]:
+    def _model(self, fault: str) -> Callable[[Command], ExitResult | None]:
         """None: it does not end on its own."""
         match fault:
             case "":
@@ -69,7 +69,9 @@ class ProgramLoop(VirtualLoop):
             case "hang":
                 return lambda _command: None
             case "oversized":
-                return lambda _command: Ended(0, b"x" * OVERSIZED_BYTES, b"y" * OVERSIZED_BYTES)
+                return lambda _command: ExitResult(
+                    0, b"x" * OVERSIZED_BYTES, b"y" * OVERSIZED_BYTES
+                )
             case _:
                 return lambda _command: _FAILED
 
@@ -91,7 +93,7 @@ class _Pipe(asyncio.Transport):
             self._is_closed = True
             self._closed(self._content)
 
-    def break_off(self) -> None:
+    def close_pipe(self) -> None:
         """The program has ended."""
         self._is_closed = True
 
@@ -112,7 +114,7 @@ class _Transport(asyncio.SubprocessTransport):
         self._pipes: dict[int, _Pipe] = {}
 
     def begin(
-        self, command: Command, run: Callable[[Command], Ended | None], *, has_input: bool
+        self, command: Command, run: Callable[[Command], ExitResult | None], *, has_input: bool
     ) -> None:
         self._pipes = {1: _Pipe(), 2: _Pipe()}
         if has_input:
@@ -125,18 +127,18 @@ class _Transport(asyncio.SubprocessTransport):
         if not has_input:
             self._work(command, run)
 
-    def _work(self, command: Command, run: Callable[[Command], Ended | None]) -> None:
+    def _work(self, command: Command, run: Callable[[Command], ExitResult | None]) -> None:
         result = run(command)
         if result is not None:
             self._loop.call_soon(self.end, result)
 
-    def end(self, ended: Ended) -> None:
+    def end(self, ended: ExitResult) -> None:
         if self._code is not None:
             return
         self._code = ended.code
         self._loop.running.pop(self._pid, None)
         for pipe in self._pipes.values():
-            pipe.break_off()
+            pipe.close_pipe()
         for number, content in ((1, ended.out), (2, ended.err)):
             if content:
                 self._protocol.pipe_data_received(number, content)

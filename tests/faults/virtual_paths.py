@@ -53,7 +53,7 @@ class VirtualPathCalls:
         self._injector.raise_afterwards_if(kind)
         return result
 
-    def perform_late(self) -> None:
+    def release(self) -> None:
         """Let the blocked threads return."""
         late, self.late = self.late, []
         for call in late:

@@ -36,7 +36,7 @@ RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 
 
 @dataclass
-class Served:
+class RunningAgent:
     """A running agent, used through its port."""
 
     agent: Agent
@@ -102,7 +102,9 @@ class NoUsers:
 
 
 @asynccontextmanager
-async def an_agent_in_memory(directory: Path, *, scheduler: str = "") -> AsyncIterator[Served]:
+async def an_agent_in_memory(
+    directory: Path, *, scheduler: str = ""
+) -> AsyncIterator[RunningAgent]:
     """With `scheduler`, the agent registers there; without, it is standalone."""
     clock = SystemClock()
     settings = _settings(directory, scheduler)
@@ -123,7 +125,7 @@ async def an_agent_in_memory(directory: Path, *, scheduler: str = "") -> AsyncIt
 
 
 @asynccontextmanager
-async def an_agent_on_docker(directory: Path, image: str) -> AsyncIterator[Served]:
+async def an_agent_on_docker(directory: Path, image: str) -> AsyncIterator[RunningAgent]:
     settings = replace(_settings(directory, ""), vm_enabled=False, compose_enabled=False)
     node_id = NodeId(f"fuzz-{uuid4().hex[:8]}")
     journal = _open(directory, node_id)
@@ -171,7 +173,7 @@ def _open(directory: Path, node_id: NodeId) -> Journal:
 @asynccontextmanager
 async def _served(
     directory: Path, settings: AgentSettings, runtimes: NodeRuntimes, node_id: NodeId, image: str
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[RunningAgent]:
     journal = _open(directory, node_id)
     environment = Environment(
         journal=journal,
@@ -191,7 +193,7 @@ async def _served(
         async with asyncio.TaskGroup() as group:
             running = group.create_task(agent.run(stop))
             async with new_channel(f"127.0.0.1:{settings.grpc_port}") as channel:
-                served = Served(agent, settings, channel, running, image)
+                served = RunningAgent(agent, settings, channel, running, image)
                 await channel.channel_ready()
                 yield served
             stop.set()

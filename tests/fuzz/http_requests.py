@@ -82,7 +82,7 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpResponse:
     status: int  # 0: the connection was closed without one
     text: str
 
@@ -218,7 +218,9 @@ def _framed(random: Random, body: bytes, headers: dict[str, str]) -> bytes:
             return body
 
 
-async def exchange(port: int, request: bytes, context: ssl.SSLContext | None = None) -> Answer:
+async def exchange(
+    port: int, request: bytes, context: ssl.SSLContext | None = None
+) -> HttpResponse:
     """Send a request and read its response until the end or a timeout."""
     try:
         async with asyncio.timeout(SECONDS_MAX):
@@ -252,8 +254,8 @@ def _is_provisional(answer: bytes) -> bool:
     return answer.startswith(b"HTTP/1.1 100") and answer.count(b"\r\n\r\n") < 2
 
 
-def _parsed(answer: bytes) -> Answer:
+def _parsed(answer: bytes) -> HttpResponse:
     text = answer.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n").decode("utf-8", "replace")
     first = text.partition("\r\n")[0].split(" ")
     is_status = len(first) > 1 and first[0].startswith("HTTP/1.") and first[1].isdecimal()
-    return Answer(int(first[1]) if is_status else 0, text[:4000])
+    return HttpResponse(int(first[1]) if is_status else 0, text[:4000])

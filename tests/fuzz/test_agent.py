@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from fuzz.agents import CANARY, SERVICE, Served, an_agent_in_memory, an_agent_on_docker
+from fuzz.agents import CANARY, SERVICE, RunningAgent, an_agent_in_memory, an_agent_on_docker
 from fuzz.budget import rounds
 from fuzz.generator import a_change, a_message, some_bytes
 from fuzz.mutation import TEXTS
@@ -30,7 +30,7 @@ METADATA = (
 )
 
 
-def valid(served: Served, name: str) -> Any:
+def valid(served: RunningAgent, name: str) -> Any:
     """A valid request, to be mutated."""
     known = {
         "AddImage": pb.AddImageRequest(start=pb.AddImageStart(name="tiny", size_bytes=512)),
@@ -45,7 +45,7 @@ def valid(served: Served, name: str) -> Any:
     return known.get(name)
 
 
-def streamed(random: Random, served: Served, method: Any) -> list[bytes]:
+def streamed(random: Random, served: RunningAgent, method: Any) -> list[bytes]:
     """The requests of one call. A stream often begins with valid ones."""
     requests = requests_of(random, method, partial(valid, served, method.name))
     if method.client_streaming and random.random() < 0.7:
@@ -91,7 +91,7 @@ async def test_an_agent_on_docker_answers_or_refuses_every_call(
                 await served.check()
 
 
-def an_order_for_docker(random: Random, served: Served, directory: Path) -> bytes:
+def an_order_for_docker(random: Random, served: RunningAgent, directory: Path) -> bytes:
     """Only images that exist locally or nowhere, and only paths below the directory of the test."""
     order = served.order(FUZZED)
     container = order.spec.container
@@ -123,7 +123,7 @@ class HostileScheduler:
         service = control_pb2.DESCRIPTOR.services_by_name["AgentControl"].full_name
         # Without serializers, so that arbitrary bytes can be sent.
         handlers: dict[str, Any] = {
-            "ControlStream": grpc.stream_stream_rpc_method_handler(self._converse)
+            "ControlStream": grpc.stream_stream_rpc_method_handler(self._serve_stream)
         }
         generic = grpc.method_handlers_generic_handler(service, handlers)
         self._server.add_generic_rpc_handlers((generic,))
@@ -143,7 +143,7 @@ class HostileScheduler:
             self._outgoing.get_nowait()
         await self._outgoing.put(None)
 
-    async def _converse(self, messages: AsyncIterator[bytes], context: Any) -> None:
+    async def _serve_stream(self, messages: AsyncIterator[bytes], context: Any) -> None:
         outgoing = self._outgoing = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(self._read(messages))
@@ -172,7 +172,7 @@ class HostileScheduler:
         return None
 
 
-def frames_for(random: Random, served: Served, ids: "list[int]") -> list[bytes]:
+def frames_for(random: Random, served: RunningAgent, ids: "list[int]") -> list[bytes]:
     """Calls, parts of calls, windows and responses, in any order."""
     frames = []
     for _ in range(random.randint(1, 8)):
@@ -198,7 +198,7 @@ def frames_for(random: Random, served: Served, ids: "list[int]") -> list[bytes]:
     return frames
 
 
-def a_call(random: Random, served: Served, ids: list[int]) -> control_pb2.StreamCall:
+def a_call(random: Random, served: RunningAgent, ids: list[int]) -> control_pb2.StreamCall:
     method = random.choice(SERVICE.methods)
     (request, *_) = [*streamed(random, served, method), b""]
     ids.append(random.choice((len(ids) + 1, random.choice([*ids, 1]), 2**64 - 1, 0)))
@@ -213,7 +213,7 @@ def a_call(random: Random, served: Served, ids: list[int]) -> control_pb2.Stream
     return created
 
 
-def more_of_a_call(random: Random, served: Served, ids: list[int]) -> control_pb2.StreamCall:
+def more_of_a_call(random: Random, served: RunningAgent, ids: list[int]) -> control_pb2.StreamCall:
     method = random.choice([one for one in SERVICE.methods if one.client_streaming])
     (request, *_) = [*streamed(random, served, method), b""]
     return control_pb2.StreamCall(
@@ -248,11 +248,11 @@ async def test_an_agent_survives_a_hostile_scheduler(tmp_path: Path) -> None:
         await scheduler.stop()
 
 
-async def check_connected(served: Served, scheduler: HostileScheduler) -> None:
+async def check_connected(served: RunningAgent, scheduler: HostileScheduler) -> None:
     """The agent opened another stream, and sends heartbeats on it."""
     heartbeats = scheduler.beats
 
-    async def beats_again() -> bool:
+    async def sends_heartbeats() -> bool:
         return scheduler.beats > heartbeats
 
-    await served.until(beats_again, "a heartbeat")
+    await served.until(sends_heartbeats, "a heartbeat")

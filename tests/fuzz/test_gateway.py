@@ -24,7 +24,7 @@ from e2e.gateways import Gateway
 from fuzz import corpus
 from fuzz.budget import rounds
 from fuzz.generator import a_message, some_bytes
-from fuzz.http_requests import Answer, Route, draw, exchange
+from fuzz.http_requests import HttpResponse, Route, draw, exchange
 from fuzz.mutation import changed
 from fuzz.test_scheduler import NODE, a_cluster_with_a_canary
 from fuzz.test_scheduler import valid as valid_call
@@ -69,7 +69,7 @@ def all_routes() -> list[Route]:
     return found
 
 
-def check(answer: Answer) -> None:
+def check(answer: HttpResponse) -> None:
     is_away = answer.status == 503 and any(word in answer.text for word in AWAY)
     assert answer.status < 500 or is_away, answer.text
 
@@ -100,7 +100,7 @@ async def until_serving(gateway: Gateway) -> None:
             try:
                 response = await exchange(gateway.port, request("GET", "/health"))
             except AssertionError:
-                response = Answer(0, "")
+                response = HttpResponse(0, "")
             if response.status == 200:
                 return
             assert gateway.process.runs, gateway.process.log[-4000:]

@@ -114,7 +114,7 @@ async def test_random_control_stream_messages_do_not_affect_other_nodes() -> Non
                 )
                 for one in one_round:
                     with one as random:
-                        await converse(raw(), some_frames(random))
+                        await exchange(raw(), some_frames(random))
 
 
 def some_frames(random: Random) -> list[bytes]:
@@ -129,7 +129,7 @@ def some_frames(random: Random) -> list[bytes]:
     return frames
 
 
-async def converse(stream: Any, frames: list[bytes]) -> None:
+async def exchange(stream: Any, frames: list[bytes]) -> None:
     try:
         async with asyncio.timeout(CALL_SECONDS):
             for frame in frames:
@@ -152,7 +152,7 @@ async def test_random_responses_of_a_tunnelled_agent_do_not_affect_other_nodes()
                 for one in one_round:
                     with one as random:
                         agent.random = random
-                        await ask_about(cluster, random)
+                        await call_agent(cluster, random)
                 serving.cancel()
 
 
@@ -166,7 +166,7 @@ async def test_random_responses_of_an_agent_do_not_affect_other_nodes() -> None:
                     with one as random:
                         server.random = random
                         await register(cluster, server.port)
-                        await ask_about(cluster, random)
+                        await call_agent(cluster, random)
 
 
 async def register(cluster: Cluster, port: int) -> None:
@@ -191,11 +191,11 @@ class HostileServer:
     def _handler(self, method: Any) -> Any:
         async def answer(_request: Any, context: Any) -> bytes:
             await self._maybe_abort(context)
-            return an_answer(self.random, method)
+            return a_response(self.random, method)
 
         async def answers(_request: Any, context: Any) -> None:
             for _ in range(self.random.choice((0, 1, 3, 30))):
-                await context.write(an_answer(self.random, method))
+                await context.write(a_response(self.random, method))
             await self._maybe_abort(context)
 
         if not method.server_streaming:
@@ -218,14 +218,14 @@ async def a_hostile_server() -> AsyncIterator[HostileServer]:
     await created.server.stop(None)
 
 
-def an_answer(random: Random, method: Any) -> bytes:
+def a_response(random: Random, method: Any) -> bytes:
     if random.random() < 0.3:
         return some_bytes(random)
     complete: bytes = a_message(random, method.output_type).SerializeToString()
     return complete
 
 
-async def ask_about(cluster: Cluster, random: Random) -> None:
+async def call_agent(cluster: Cluster, random: Random) -> None:
     """A call that the scheduler forwards to the agent."""
     name = random.choice(("StreamLogs", "Exec", "ListVolumes", "AddImage", "ListImages"))
     method = SERVICE.methods_by_name[name]
@@ -262,13 +262,13 @@ class HostileAgent:
         while True:
             stream = self._raw()
             try:
-                await self._converse(stream)
+                await self._serve_stream(stream)
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await asyncio.sleep(0.01)
             finally:
                 stream.cancel()
 
-    async def _converse(self, stream: Any) -> None:
+    async def _serve_stream(self, stream: Any) -> None:
         register = pb.ControlMessage(register=valid("RegisterNode"))
         register.register.node_id = TUNNELLED
         register.register.features.append(feature.CONTROL_STREAM)
@@ -306,7 +306,7 @@ class HostileAgent:
                     reply = a_message(random, pb.StreamReply.DESCRIPTOR)
                     reply.id = random.choice((asked.id, asked.id - 1, asked.id + 1, 0))
                 case _:
-                    reply.response = an_answer(random, method)
+                    reply.response = a_response(random, method)
             reply.last = random.random() < 0.3
             frames.append(pb.ControlMessage(reply=reply).SerializeToString())
         if random.random() < 0.02:

@@ -46,7 +46,7 @@ class Result(NamedTuple):
     seconds: int
 
 
-class Workplace:
+class Worktree:
     """A copy of the tree, in which mutations are applied and reverted one after the other."""
 
     def __init__(self, folder: Path) -> None:

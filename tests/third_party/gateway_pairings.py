@@ -32,7 +32,7 @@ class GatewayPairing(Pairing, Protocol):
     @property
     def gateway(self) -> Process: ...
 
-    def hold_answers(self, seconds: float) -> None:
+    def delay_responses(self, seconds: float) -> None:
         """From now on changes are accepted, and answered only after this time."""
 
 
@@ -53,7 +53,7 @@ class TheirGateway(OurScheduler):
         self.gateway.start()
         super().start()
 
-    def hold_answers(self, seconds: float) -> None:
+    def delay_responses(self, seconds: float) -> None:
         self.gateway.set_behaviour(answer_seconds=seconds)
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class OurGateway(WithThirdPartyAgents):
     def check_cause(self, view: Any) -> None:
         assert PULL_ERROR in view.reason.message, view
 
-    def hold_answers(self, seconds: float) -> None:
+    def delay_responses(self, seconds: float) -> None:
         self.scheduler.set_behaviour(answer_seconds=seconds)
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ def after_a_gateway_kill(pairing: GatewayPairing, name: str, workload_id: str, m
 def _kill_before_the_answer(pairing: GatewayPairing, step: Step) -> None:
     names, user = step.names.values(), pairing.user
     before, repeated = pairing.orders(names), user.repeated
-    pairing.hold_answers(HELD_BACK_SECONDS)
+    pairing.delay_responses(HELD_BACK_SECONDS)
     with ThreadPoolExecutor(max_workers=1) as pool:
         request = pool.submit(step.request)
         try:
@@ -145,7 +145,7 @@ def _kill_before_the_answer(pairing: GatewayPairing, step: Step) -> None:
             assert not request.done()
             pairing.gateway.kill()
         finally:
-            pairing.hold_answers(0)
+            pairing.delay_responses(0)
         pairing.gateway.start()
         request.result()
     assert user.repeated > repeated

@@ -26,7 +26,7 @@ REASON_WORDS_LEAST = 3
 BLOCKS = [block for name in documents() for block in blocks_of(name)]
 
 
-def untold(blocks: list[Block]) -> Iterator[str]:
+def undeclared(blocks: list[Block]) -> Iterator[str]:
     for block in blocks:
         if block.tag not in RUNNABLE | NOT_RUNNABLE:
             yield f"{block.place}: tag {block.tag!r}; expected one of {sorted(RUNNABLE | NOT_RUNNABLE)}"
@@ -44,7 +44,7 @@ def untold(blocks: list[Block]) -> Iterator[str]:
 
 
 def test_every_block_says_what_it_is() -> None:
-    assert list(untold(BLOCKS)) == []
+    assert list(undeclared(BLOCKS)) == []
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_every_block_says_what_it_is() -> None:
 def test_a_block_is_run_or_excused_or_found(text: str, told: str) -> None:
     (block,) = blocks_in("a.md", text)
 
-    found = "" if list(untold([block])) else "run" if block.is_run else "excused"
+    found = "" if list(undeclared([block])) else "run" if block.is_run else "excused"
 
     assert found == told
 

@@ -72,7 +72,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.now += timedelta(seconds=seconds)
 
     @rule(desired=st.sampled_from(WISHES), revision=st.sampled_from(["r1", "r2"]))
-    def the_user_speaks(self, desired: Desired, revision: str) -> None:
+    def user_changes_desired_state(self, desired: Desired, revision: str) -> None:
         if self.situation is None or self.situation.workload.desired is Desired.DELETED:
             return
         workload = changed(self.situation.workload, desired=desired, revision=Revision(revision))
@@ -83,13 +83,13 @@ class CoreMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.situation is None)
     @rule(data=st.booleans())
-    def the_id_is_applied_again(self, data: bool) -> None:
+    def id_is_reused(self, data: bool) -> None:
         self.situation = Situation(a_workload(spec=WITH_DATA if data else STATELESS))
         self.asked = None
         self.decide()
 
     @rule(node_id=nodes, phase=st.sampled_from(Phase))
-    def a_node_falls_silent_or_returns(self, node_id: NodeId, phase: Phase) -> None:
+    def node_phase_changes(self, node_id: NodeId, phase: Phase) -> None:
         self.agents[node_id].phase = phase
         self.decide()
 
@@ -97,7 +97,7 @@ class CoreMachine(RuleBasedStateMachine):
     def decide(self) -> None:
         if self.situation is None:
             return
-        situation = self.seen_as_it_is()
+        situation = self.observed()
         node_index = NodeIndex()
         for node_id, agent in self.agents.items():
             closed = "" if agent.phase is Phase.ALIVE else "not ready"
@@ -132,7 +132,7 @@ class CoreMachine(RuleBasedStateMachine):
         )
 
     @rule()
-    def old_copies_are_asked_for(self) -> None:
+    def tombstones_are_sent(self) -> None:
         for node_id, tombstone in self.tombstones.items():
             if self.agents[node_id].phase is Phase.ALIVE:
                 self.sent.append(
@@ -154,19 +154,19 @@ class CoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule()
     def an_order_is_lost(self) -> None:
-        self.note_answer(self.sent.pop(0), given=False)
+        self.record_response(self.sent.pop(0), given=False)
 
     @rule()
-    def all_goes_its_way_for_a_while(self) -> None:
+    def run_without_faults(self) -> None:
         while self.sent:
             self.arrive(self.sent.pop(0), answer=True)
         for node_id in NODES:
-            self.an_agent_works(node_id)
+            self.agent_performs_step(node_id)
             self.an_agent_reports(node_id)
         self.decide()
 
     @rule(node_id=nodes)
-    def an_agent_works(self, node_id: NodeId) -> None:
+    def agent_performs_step(self, node_id: NodeId) -> None:
         agent = self.agents[node_id]
         if agent.order is None:
             return
@@ -197,13 +197,13 @@ class CoreMachine(RuleBasedStateMachine):
         self.situation = replace(self.situation, observation=seen, observed_since=since)
 
     @invariant()
-    def data_lives_once(self) -> None:
+    def data_runs_once(self) -> None:
         live = [node_id for node_id, agent in self.agents.items() if agent.runs]
         if self.situation is not None and holds_data(self.situation.workload):
             assert len(live) <= 1, live
 
     @invariant()
-    def epochs_never_go_down(self) -> None:
+    def epochs_never_decrease(self) -> None:
         bound = self.situation.assignment if self.situation is not None else None
         if bound is not None:
             assert bound.epoch >= self.epoch
@@ -222,12 +222,12 @@ class CoreMachine(RuleBasedStateMachine):
         for agent in getattr(self, "agents", {}).values():
             agent.phase = Phase.ALIVE
         for _ in range(LIVELINESS_STEPS_MAX if hasattr(self, "agents") else 0):
-            self.old_copies_are_asked_for()
+            self.tombstones_are_sent()
             self.decide()
             while self.sent:
                 self.arrive(self.sent.pop(0), answer=True)
             for node_id in NODES:
-                self.an_agent_works(node_id)
+                self.agent_performs_step(node_id)
                 self.an_agent_reports(node_id)
             self.now += timedelta(seconds=20)
             if self.is_settled():
@@ -257,16 +257,16 @@ class CoreMachine(RuleBasedStateMachine):
         else:
             if isinstance(effect, Remove):
                 agent.deleted_epoch = max(agent.deleted_epoch, effect.epoch)
-            self.note_answer(effect, given=answer)
+            self.record_response(effect, given=answer)
             return
         receipt = classify_order(
             order, agent.order, failed=False, deleted_epoch=agent.deleted_epoch, draining=False
         )
         if isinstance(receipt, AcceptedOrder | Unchanged):
             agent.order = receipt.order
-        self.note_answer(effect, given=answer)
+        self.record_response(effect, given=answer)
 
-    def note_answer(self, effect: Effect, *, given: bool) -> None:
+    def record_response(self, effect: Effect, *, given: bool) -> None:
         if self.situation is None or self.situation.dispatch is None or effect is not self.asked:
             return
         dispatch = self.situation.dispatch
@@ -278,7 +278,7 @@ class CoreMachine(RuleBasedStateMachine):
             )
             self.situation = replace(self.situation, dispatch=after)
 
-    def seen_as_it_is(self) -> Situation:
+    def observed(self) -> Situation:
         assert self.situation is not None
         bound = self.situation.assignment
         copies = tuple(

@@ -147,7 +147,7 @@ class Node:
     )
 
 
-class Running:
+class RunningAgent:
     """A running agent and its API."""
 
     def __init__(self, agent: Agent, journal: Journal, serving: "asyncio.Task[None]") -> None:
@@ -216,7 +216,7 @@ def a_context() -> Any:
 
 
 @asynccontextmanager
-async def a_running_agent(node: Node) -> AsyncIterator[Running]:
+async def a_running_agent(node: Node) -> AsyncIterator[RunningAgent]:
     settings = replace(node.settings, storage_local_root=node.directory)
     node_id = NodeId(settings.node_id or "n1")
     journal = Journal(
@@ -243,7 +243,7 @@ async def a_running_agent(node: Node) -> AsyncIterator[Running]:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(serve(agent.parts(1), asyncio.Event()))
             await asyncio.sleep(0.05)
-            yield Running(agent, journal, serving)
+            yield RunningAgent(agent, journal, serving)
             serving.cancel()
     finally:
         journal.close()

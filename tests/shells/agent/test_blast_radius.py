@@ -30,7 +30,7 @@ from shells.agent.in_memory import (
     MemoryRuntime,
     Node,
     NoVolumes,
-    Running,
+    RunningAgent,
     a_running_agent,
 )
 
@@ -54,7 +54,7 @@ class Case(NamedTuple):
     fault: str
 
     @property
-    def is_seen_by_the_user(self) -> bool:
+    def is_visible_to_user(self) -> bool:
         """Whether the workload that it strikes shows it. A runtime that is away is reported as that."""
         concerns_one = self.port in (Runtime, Volumes) and self.method not in ("changes", "ping")
         return concerns_one and self.fault != "oversized"
@@ -159,7 +159,7 @@ def oversized(answer: Any, method: str) -> Any:
             return answer
 
 
-class Quiet:
+class EmptyPorts:
     """Ports beside the runtime, with nothing in them."""
 
     async def inventory(self) -> list[Any]:
@@ -185,10 +185,10 @@ def a_faulty_node(case: Case, directory: Path) -> tuple[Node, Faulty]:
         Runtime: MemoryRuntime(),
         Volumes: NoVolumes(),
         Host: host,
-        GarbageSource: Quiet(),
-        Disks: Quiet(),
-        PoolSource: Quiet(),
-        Sampler: Quiet(),
+        GarbageSource: EmptyPorts(),
+        Disks: EmptyPorts(),
+        PoolSource: EmptyPorts(),
+        Sampler: EmptyPorts(),
     }
     faulty = Faulty(valid[case.port], case)
     faulty.on = False  # some of it is read before anything runs
@@ -216,7 +216,7 @@ async def survives(case: Case, directory: Path) -> None:
         refused = not await is_taken(running, "bad")
         await running.apply("good", binds=("/srv/good",))
         await running.until_actual("good", Actual.RUNNING)
-        if case.is_seen_by_the_user and faulty.struck:
+        if case.is_visible_to_user and faulty.struck:
             await running.until(lambda: refused or is_reported(running), "it is reported")
         await running.delete("good")
         await running.until_actual("good", None)
@@ -231,7 +231,7 @@ async def survives(case: Case, directory: Path) -> None:
         await running.until_actual("bad", None)
 
 
-async def is_taken(running: Running, name: str) -> bool:
+async def is_taken(running: RunningAgent, name: str) -> bool:
     """It may be refused while the fault is on: then nothing is kept of it."""
     with suppress(AbortedError):
         response = await running.apply(name, binds=(f"/srv/{name}",))
@@ -239,11 +239,11 @@ async def is_taken(running: Running, name: str) -> bool:
     return False
 
 
-def is_reported(running: Running) -> bool:
+def is_reported(running: RunningAgent) -> bool:
     return bool(running.errors) or running.status("bad") in (Actual.FAILED, Actual.UNKNOWN)
 
 
-def heartbeat_bytes(running: Running) -> int:
+def heartbeat_bytes(running: RunningAgent) -> int:
     listed = (running.api._status(entry) for entry in running.journal.entries.values())
     return sum(status.ByteSize() for status in listed)
 

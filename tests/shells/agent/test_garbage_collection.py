@@ -42,7 +42,7 @@ def exists(container: str) -> bool:
 
 
 @pytest.fixture
-def strays() -> Iterator[list[str]]:
+def leftovers() -> Iterator[list[str]]:
     """Removes containers that the agents of a test do not remove."""
     created: list[str] = []
     yield created
@@ -55,7 +55,7 @@ def test_remains_of_a_deleted_workload_are_removed_and_nothing_else(
     sleeper: agent_pb2.ContainerSpec,
     demo_image: str,
     unique_id: str,
-    strays: list[str],
+    leftovers: list[str],
 ) -> None:
     agent = new_agent(**NOW_AND_THEN)
     agent.start()
@@ -68,7 +68,7 @@ def test_remains_of_a_deleted_workload_are_removed_and_nothing_else(
     leftover = make_container(agent, unique_id, demo_image)
     stray = make_container(agent, f"{unique_id}-unknown", demo_image)
     foreign = make_container(agent, unique_id, demo_image, node_id=f"other-{uuid.uuid4().hex}")
-    strays += (leftover, stray, foreign)
+    leftovers += (leftover, stray, foreign)
     kept = agent.containers(f"{unique_id}-kept")
 
     eventually(lambda: bool(collect(agent, dry_run=True)), "it is seen")
@@ -192,7 +192,7 @@ def test_persysctl_shows_and_collects_garbage(
     sleeper: agent_pb2.ContainerSpec,
     demo_image: str,
     unique_id: str,
-    strays: list[str],
+    leftovers: list[str],
 ) -> None:
     agent = new_agent(**NOW_AND_THEN)
     agent.start()
@@ -200,7 +200,7 @@ def test_persysctl_shows_and_collects_garbage(
     agent.wait_for(unique_id, RUNNING)
     agent.delete(unique_id)
     agent.wait_until_gone(unique_id)
-    strays.append(make_container(agent, unique_id, demo_image))
+    leftovers.append(make_container(agent, unique_id, demo_image))
     eventually(lambda: bool(collect(agent, dry_run=True)), "it is seen")
 
     def gc(*flags: str) -> str:
@@ -215,7 +215,7 @@ def test_persysctl_shows_and_collects_garbage(
         return result.stdout
 
     assert "zombie" in gc("--dry-run")
-    assert exists(strays[0])
+    assert exists(leftovers[0])
     assert "yes" in gc()
-    assert not exists(strays[0])
+    assert not exists(leftovers[0])
     assert "no garbage" in gc()

@@ -6,10 +6,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.in_memory import Node, Running, a_context, a_running_agent
+from shells.agent.in_memory import Node, RunningAgent, a_context, a_running_agent
 
 
-def sample(running: Running, name: str, **labels: str) -> float:
+def sample(running: RunningAgent, name: str, **labels: str) -> float:
     registry = running.agent.registry
     return registry.get_sample_value(f"persys_agent_{name}", labels) or 0.0
 

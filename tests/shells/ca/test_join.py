@@ -123,13 +123,15 @@ async def test_the_secret_is_not_sent_to_a_server_with_the_root_but_no_key_under
     roots = ca.ca.authority.keys.roots_pem
     received: list[bytes] = []
 
-    async def lie(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_wrong_certificate(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         received.append(await reader.read(65536))
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(roots) + roots)
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(lie, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(serve_wrong_certificate, "127.0.0.1", 0, ssl=context)
     async with server:
         port = server.sockets[0].getsockname()[1]
         token = msgspec.structs.replace(await ca.token(), ca=(f"127.0.0.1:{port}",))

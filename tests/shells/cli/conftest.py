@@ -185,28 +185,28 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         return control_pb2.GetNodeResponse(node=self.nodes[request.node_id])
 
     def CordonNode(self, request, context):  # type: ignore[no-untyped-def]
-        return self._tend(request, cordoned=True)
+        return self._change_node(request, cordoned=True)
 
     def UncordonNode(self, request, context):  # type: ignore[no-untyped-def]
-        return self._tend(request, cordoned=False)
+        return self._change_node(request, cordoned=False)
 
     def DrainNode(self, request, context):  # type: ignore[no-untyped-def]
-        response = self._tend(request, cordoned=True)
+        response = self._change_node(request, cordoned=True)
         if response.accepted:
             self.drain_deadline = request.deadline_seconds
             self.after_drain()
         return response
 
     def ConfirmNodeDead(self, request, context):  # type: ignore[no-untyped-def]
-        return self._tend(request, confirmed_dead=True)
+        return self._change_node(request, confirmed_dead=True)
 
     def RemoveNode(self, request, context):  # type: ignore[no-untyped-def]
-        response = self._tend(request)
+        response = self._change_node(request)
         self.nodes.pop(request.node_id, None)
         return response
 
     def TaintNode(self, request, context):  # type: ignore[no-untyped-def]
-        response = self._tend(request)
+        response = self._change_node(request)
         if response.accepted:
             node = self.nodes[request.node_id]
             del node.taints[:]
@@ -214,7 +214,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
             response.node.CopyFrom(node)
         return response
 
-    def _tend(
+    def _change_node(
         self,
         request: control_pb2.NodeRequest
         | control_pb2.DrainNodeRequest
@@ -403,13 +403,13 @@ def cluster() -> Iterator[Cluster]:
 
 
 @dataclass
-class Ended:
+class CliResult:
     code: int
     out: str
     err: str
 
 
-Run = Callable[..., Ended]
+Run = Callable[..., CliResult]
 
 
 @pytest.fixture
@@ -440,7 +440,7 @@ def run(
     It uses plain text unless PERSYS_INSECURE is set otherwise.
     """
 
-    def run(*words: str, stdin: str = "", **variables: str) -> Ended:
+    def run(*words: str, stdin: str = "", **variables: str) -> CliResult:
         for name in [name for name in os.environ if name.startswith("PERSYS_")]:
             monkeypatch.delenv(name)
         for name, value in {**environ, **variables}.items():
@@ -448,7 +448,7 @@ def run(
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
         code = persysctl.run(words)
         captured = capsys.readouterr()
-        return Ended(code, captured.out, captured.err)
+        return CliResult(code, captured.out, captured.err)
 
     return run
 
@@ -457,7 +457,7 @@ def run(
 def ctl(run: Run, cluster: Cluster) -> Run:
     """persysctl connected to the stub cluster."""
 
-    def ctl(*words: str, stdin: str = "", **variables: str) -> Ended:
+    def ctl(*words: str, stdin: str = "", **variables: str) -> CliResult:
         return run(*words, stdin=stdin, PERSYS_GRPC_ENDPOINT=cluster.address, **variables)
 
     return ctl

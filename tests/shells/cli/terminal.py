@@ -31,7 +31,7 @@ class Terminal:
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def say(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         os.write(self._fd, data)
 
     def read_until(self, text: bytes) -> None:

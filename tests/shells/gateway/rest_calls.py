@@ -27,13 +27,13 @@ assert {route.rpc for route in REST.values()} == {name for name in CALLS if METH
 )
 
 
-class Sent(NamedTuple):
+class SentRequest(NamedTuple):
     method: str
     path: str
     body: bytes
 
 
-async def sent(where: str, own: str) -> Sent:
+async def sent(where: str, own: str) -> SentRequest:
     """The request for a call with this name."""
     route = REST[where]
     request = CALLS[route.rpc].request(own)
@@ -46,9 +46,9 @@ async def sent(where: str, own: str) -> Sent:
     for name in [part[1:-1] for part in path.split("/") if part.startswith("{")]:
         path = path.replace(f"{{{name}}}", quote(fields.pop(name), safe=""))
     if route.body:
-        return Sent(route.method, path, json.dumps(fields).encode())
+        return SentRequest(route.method, path, json.dumps(fields).encode())
     query = f"?{urlencode(fields, doseq=True)}" if fields else ""
-    return Sent(route.method, path + query, body)
+    return SentRequest(route.method, path + query, body)
 
 
 async def send(api: RunningGateway, context: ssl.SSLContext, where: str, own: str) -> int:

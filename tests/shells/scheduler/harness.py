@@ -167,12 +167,12 @@ class Control:
         """Wait until the workload has this status."""
         view = await self.workload(name)
 
-        async def so() -> bool:
+        async def holds_now() -> bool:
             nonlocal view
             view = await self.workload(name)
             return view.status == status
 
-        await eventually(so, lambda: f"{name} to be {status}: {view}", within=within)
+        await eventually(holds_now, lambda: f"{name} to be {status}: {view}", within=within)
         return view
 
     async def until_gone(self, name: str, *, within: float = DEADLINE_SECONDS) -> None:
@@ -191,12 +191,12 @@ class Control:
     async def until_node(self, node_id: str, status: str) -> pb.NodeView:
         view = await self.node(node_id)
 
-        async def so() -> bool:
+        async def holds_now() -> bool:
             nonlocal view
             view = await self.node(node_id)
             return view.status == status
 
-        await eventually(so, lambda: f"{node_id} to be {status}: {view}")
+        await eventually(holds_now, lambda: f"{node_id} to be {status}: {view}")
         return view
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from persys.agent.settings import AgentSettings
 from persys.model.ids import WorkloadId
 from persys.model.workload import Order
-from shells.agent.in_memory import MemoryRuntime, Node, Running, a_running_agent
+from shells.agent.in_memory import MemoryRuntime, Node, RunningAgent, a_running_agent
 
 
 class CountingRuntime(MemoryRuntime):
@@ -34,7 +34,7 @@ class RealNode:
     runtime: CountingRuntime = field(default_factory=CountingRuntime)
     _running: AsyncExitStack = field(default_factory=AsyncExitStack)
 
-    async def start(self) -> Running:
+    async def start(self) -> RunningAgent:
         settings = replace(
             AgentSettings(),
             insecure=True,

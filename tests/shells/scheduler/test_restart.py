@@ -104,7 +104,7 @@ async def test_a_deletion_continues_after_a_restart(cluster: Cluster) -> None:
 
 async def test_nodes_have_their_full_lease_after_a_restart(cluster: Cluster) -> None:
     node = await cluster.join()
-    await node.fall_silent()
+    await node.stop_heartbeats()
     await cluster.stop()
     await cluster.start()
 

@@ -324,12 +324,12 @@ class Node:
         self.labels: dict[str, str] = {}
         self.sends_statuses = False  # in its heartbeats, without revisions
         self._control = control
-        self._voice: asyncio.Task[None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
 
     async def join(self) -> control_pb2.RegisterNodeResponse:
         response = await self.register()
         assert response.accepted, response.reason
-        self.speak()
+        self.start_heartbeats()
         return response
 
     async def register(self) -> control_pb2.RegisterNodeResponse:
@@ -362,18 +362,18 @@ class Node:
         response: control_pb2.HeartbeatResponse = await self._control.Heartbeat(request, timeout=10)
         return response
 
-    def speak(self) -> None:
-        self._voice = asyncio.get_running_loop().create_task(self._heartbeats())
+    def start_heartbeats(self) -> None:
+        self._heartbeat_task = asyncio.get_running_loop().create_task(self._heartbeats())
 
-    async def fall_silent(self) -> None:
-        if self._voice is not None:
-            self._voice.cancel()
-            await asyncio.wait([self._voice])
-            self._voice = None
+    async def stop_heartbeats(self) -> None:
+        if self._heartbeat_task is not None:
+            self._heartbeat_task.cancel()
+            await asyncio.wait([self._heartbeat_task])
+            self._heartbeat_task = None
 
     async def die(self) -> None:
         """No heartbeats and no agent, as after a power failure."""
-        await self.fall_silent()
+        await self.stop_heartbeats()
         await self.agent.stop()
 
     async def _heartbeats(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faults.virtual_loop import Ended, ProgramLoop
+from faults.virtual_loop import ExitResult, ProgramLoop
 from persys.agent.subprocesses import END_SECONDS, OUTPUT_BYTES_MAX, ProgramLock, run
 from persys.infra.aio.path_calls import PathTimeoutError, ThreadPathCalls
 
@@ -18,7 +18,7 @@ DEADLINE_SECONDS = 30.0
 
 def test_a_program_that_survives_sigkill_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one does that waits for a server of files that does not answer."""
-    loop = ProgramLoop(lambda _command: Ended(), lambda _command: "hang")
+    loop = ProgramLoop(lambda _command: ExitResult(), lambda _command: "hang")
     monkeypatch.setattr(os, "killpg", lambda _pid, _number: None)
 
     async def ended_at() -> float:

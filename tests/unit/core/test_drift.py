@@ -203,7 +203,7 @@ def found_since(names: Iterable[str], since: datetime = NOON) -> dict[WorkloadId
     }
 
 
-def news(
+def orphan_changes(
     found: Mapping[WorkloadId, UnassignedCopy],
     recorded: Iterable[Drift] = (),
     *,
@@ -217,32 +217,32 @@ def news(
 def test_an_orphan_is_noted_when_it_has_been_listed_for_the_grace() -> None:
     found = found_since(["ghost"])
 
-    assert news(found, now=after(9)).found == ()
-    (orphan,) = news(found, now=after(10)).found
+    assert orphan_changes(found, now=after(9)).found == ()
+    (orphan,) = orphan_changes(found, now=after(10)).found
     assert (orphan.type, orphan.workload_id) == (DriftType.ORPHAN, "ghost")
     assert "no matching workload" in orphan.detail
 
 
 def test_an_orphan_is_noted_once_and_struck_out_when_it_is_gone() -> None:
     found = found_since(["ghost"])
-    recorded = news(found).found
+    recorded = orphan_changes(found).found
 
-    assert news(found, recorded) == OrphanChanges((), (), 0)
-    assert news({}, recorded) == OrphanChanges((), recorded, 0)
+    assert orphan_changes(found, recorded) == OrphanChanges((), (), 0)
+    assert orphan_changes({}, recorded) == OrphanChanges((), recorded, 0)
 
 
 def test_an_old_copy_of_what_is_bound_elsewhere_says_where_that_is() -> None:
     bound = an_assignment("n2", epoch=5)
 
-    (orphan,) = news(found_since(["web"]), elsewhere={WEB: bound}).found
+    (orphan,) = orphan_changes(found_since(["web"]), elsewhere={WEB: bound}).found
 
     assert "assigned to n2 with epoch 5" in orphan.detail
 
 
 def test_a_node_that_lists_too_many_fills_no_store_and_the_rest_is_counted() -> None:
     found = found_since(f"ghost-{number}" for number in range(10_000))
-    first = news(found)
-    again = news(found, first.found)
+    first = orphan_changes(found)
+    again = orphan_changes(found, first.found)
 
     assert len(first.found) == ORPHANS_MAX
     assert first.unrecorded == again.unrecorded == 10_000 - ORPHANS_MAX
@@ -251,9 +251,9 @@ def test_a_node_that_lists_too_many_fills_no_store_and_the_rest_is_counted() -> 
 
 def test_room_on_the_record_goes_to_those_not_noted_yet() -> None:
     found = found_since(f"ghost-{number:05}" for number in range(ORPHANS_MAX + 1))
-    recorded = news(found).found
+    recorded = orphan_changes(found).found
     del found[recorded[0].workload_id]
-    after_one_is_gone = news(found, recorded)
+    after_one_is_gone = orphan_changes(found, recorded)
 
     assert after_one_is_gone.gone == (recorded[0],)
     assert len(after_one_is_gone.found) == 1

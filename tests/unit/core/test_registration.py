@@ -25,7 +25,7 @@ HELD = replace(NODE, instance_id="i2", instance_before="i1", session_id="s1")
 JOINED = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-def asked(
+def a_registration(
     instance_id: str = "i2",
     session_id: str = "s2",
     *,
@@ -66,79 +66,85 @@ def test_a_member_stays_one_under_the_cluster_id_it_has_on_record() -> None:
 
 
 def test_the_first_agent_of_a_node_is_admitted() -> None:
-    assert registration_refusal(asked("", "s1"), None) == ""
+    assert registration_refusal(a_registration("", "s1"), None) == ""
 
 
 def test_the_same_process_may_register_again() -> None:
-    assert registration_refusal(asked("i2", "s1"), held()) == ""
+    assert registration_refusal(a_registration("i2", "s1"), held()) == ""
 
 
 @pytest.mark.parametrize("instance_id", ["i2", "i1", "i0", ""])
 def test_a_clone_is_refused_while_the_holder_is_connected(instance_id: str) -> None:
-    why = registration_refusal(asked(instance_id), held())
+    why = registration_refusal(a_registration(instance_id), held())
 
     assert "another agent is registered as node n1" in why
 
 
 def test_a_new_process_of_the_holder_is_admitted_when_its_stream_has_ended() -> None:
-    assert registration_refusal(asked("i2"), held(connected=False)) == ""
+    assert registration_refusal(a_registration("i2"), held(connected=False)) == ""
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_a_clone_at_another_address_is_refused_while_the_lease_lasts(*, confirmed: bool) -> None:
     silent = held(connected=False, confirmed=confirmed)  # also a holder that never used a stream
 
-    assert registration_refusal(asked("i2", endpoint="10.0.0.2:50051"), silent) != ""
-    assert registration_refusal(asked("i2", endpoint="10.0.0.1:40000"), silent) == ""
+    assert registration_refusal(a_registration("i2", endpoint="10.0.0.2:50051"), silent) != ""
+    assert registration_refusal(a_registration("i2", endpoint="10.0.0.1:40000"), silent) == ""
 
 
 def test_after_a_change_of_the_leader_another_address_waits_for_the_lease() -> None:
     unreported = held(connected=False, confirmed=False)
 
-    assert registration_refusal(asked("i2"), unreported) == ""
-    assert registration_refusal(asked("i2", endpoint="10.0.0.2:50051"), unreported) != ""
+    assert registration_refusal(a_registration("i2"), unreported) == ""
+    assert registration_refusal(a_registration("i2", endpoint="10.0.0.2:50051"), unreported) != ""
 
 
 def test_an_agent_whose_answer_was_lost_is_admitted_with_the_id_it_had() -> None:
-    assert registration_refusal(asked("i1"), held(connected=False, confirmed=False)) == ""
-    assert registration_refusal(asked("i1"), held(connected=False)) != ""
+    assert registration_refusal(a_registration("i1"), held(connected=False, confirmed=False)) == ""
+    assert registration_refusal(a_registration("i1"), held(connected=False)) != ""
 
 
 def test_an_old_copy_of_the_disk_stays_refused_after_the_lease_with_certificates() -> None:
     gone = held(lease=False, connected=False)
 
-    assert "outdated copy" in registration_refusal(asked("i0"), gone)
-    assert registration_refusal(asked("i0", enrolled_at=None), gone) == "", (
+    assert "outdated copy" in registration_refusal(a_registration("i0"), gone)
+    assert registration_refusal(a_registration("i0", enrolled_at=None), gone) == "", (
         "without certificates nothing proves more"
     )
-    assert registration_refusal(asked("i2"), gone) == ""
+    assert registration_refusal(a_registration("i2"), gone) == ""
 
 
 def test_a_machine_that_joined_again_replaces_the_registered_agent_at_once() -> None:
-    assert registration_refusal(asked("", enrolled_at=NOON + timedelta(seconds=1)), held()) == ""
+    assert (
+        registration_refusal(a_registration("", enrolled_at=NOON + timedelta(seconds=1)), held())
+        == ""
+    )
 
 
 def test_agents_of_another_make_work_as_before() -> None:
     outdated = held(NODE, connected=False)
 
-    assert registration_refusal(asked("", "", endpoint="10.0.0.9:1"), outdated) == ""
-    assert registration_refusal(asked("", ""), held(connected=False)) == ""
-    assert registration_refusal(asked("", "", endpoint="10.0.0.9:1"), held(connected=False)) != ""
+    assert registration_refusal(a_registration("", "", endpoint="10.0.0.9:1"), outdated) == ""
+    assert registration_refusal(a_registration("", ""), held(connected=False)) == ""
+    assert (
+        registration_refusal(a_registration("", "", endpoint="10.0.0.9:1"), held(connected=False))
+        != ""
+    )
     assert (
         registration_refusal(
-            asked("", "", endpoint="10.0.0.9:1"), held(lease=False, connected=False)
+            a_registration("", "", endpoint="10.0.0.9:1"), held(lease=False, connected=False)
         )
         == ""
     )
 
 
 def test_each_new_process_gets_a_new_instance_id_and_the_same_one_keeps_its_own() -> None:
-    new = registered_node(asked("i2", "s2"), held(), "i3")
-    same = registered_node(asked("i2", "s1"), held(), "i3")
+    new = registered_node(a_registration("i2", "s2"), held(), "i3")
+    same = registered_node(a_registration("i2", "s1"), held(), "i3")
 
     assert (new.instance_id, new.instance_before, new.session_id) == ("i3", "i2", "s2")
     assert (same.instance_id, same.instance_before, same.session_id) == ("i2", "i1", "s1")
-    assert registered_node(asked("", ""), None, "i3").instance_id == ""
+    assert registered_node(a_registration("", ""), None, "i3").instance_id == ""
 
 
 def test_only_the_registered_instance_speaks_for_a_node() -> None:
@@ -148,18 +154,18 @@ def test_only_the_registered_instance_speaks_for_a_node() -> None:
     assert is_registered_agent(NODE, "")
 
 
-CLONE = changed(asked(), boot_id="b2")
+CLONE = changed(a_registration(), boot_id="b2")
 ALIVE = changed(held(), boot_id="b1", reported_at=130.0)
 
 
-def told(
+def superseded(
     registration: Registration = CLONE, holder: RegisteredAgent = ALIVE, *, since: float = 100.0
 ) -> bool:
     return is_superseded(registration, holder, refused_since=since, lease_seconds=30.0)
 
 
 def test_a_clone_is_told_when_the_first_agent_reports_a_whole_lease_later() -> None:
-    assert told()
+    assert superseded()
 
 
 @pytest.mark.parametrize(
@@ -188,7 +194,7 @@ def test_a_clone_is_told_when_the_first_agent_reports_a_whole_lease_later() -> N
 def test_an_agent_is_not_told_while_it_may_be_alone(
     registration: Registration, holder: RegisteredAgent
 ) -> None:
-    assert not told(registration, holder)
+    assert not superseded(registration, holder)
 
 
 def test_a_process_is_refused_since_its_first_refusal() -> None:

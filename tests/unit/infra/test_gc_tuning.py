@@ -10,7 +10,7 @@ from time import monotonic
 from persys.infra.gc_tuning import READ_COUNT_MIN, peak_memory, tune_garbage_collector
 
 
-class Knot:
+class ReferenceCycle:
     """Refers to itself, so only the cyclic collector frees it."""
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class Knot:
 
 
 @asynccontextmanager
-async def sweeping(memory: Callable[[], int] = peak_memory) -> AsyncIterator[None]:
+async def with_gc_tuning(memory: Callable[[], int] = peak_memory) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(tune_garbage_collector(memory))
         await asyncio.sleep(0)
@@ -36,23 +36,23 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def test_a_new_cycle_is_collected_soon() -> None:
-    async with sweeping():
-        gone = weakref.ref(Knot())
+    async with with_gc_tuning():
+        gone = weakref.ref(ReferenceCycle())
         await until(lambda: gone() is None)
 
 
 async def test_loaded_objects_are_not_scanned_again() -> None:
-    async with sweeping():
+    async with with_gc_tuning():
         before = gc.get_freeze_count()
-        read = [[Knot] for _ in range(2 * READ_COUNT_MIN)]
+        read = [[ReferenceCycle] for _ in range(2 * READ_COUNT_MIN)]
         await until(lambda: gc.get_freeze_count() >= before + READ_COUNT_MIN)
         assert read
 
 
 async def test_a_cycle_among_loaded_objects_is_collected_when_memory_has_grown() -> None:
     most = peak_memory()
-    async with sweeping(lambda: most):
-        knots = [Knot() for _ in range(READ_COUNT_MIN)]
+    async with with_gc_tuning(lambda: most):
+        knots = [ReferenceCycle() for _ in range(READ_COUNT_MIN)]
         await until(lambda: gc.get_freeze_count() >= len(knots))
         gone = weakref.ref(knots[0])
         knots.clear()
@@ -62,7 +62,7 @@ async def test_a_cycle_among_loaded_objects_is_collected_when_memory_has_grown()
 
 
 async def test_the_default_collector_is_enabled_again_afterwards() -> None:
-    async with sweeping():
+    async with with_gc_tuning():
         assert not gc.isenabled()
 
     assert gc.isenabled()

@@ -36,7 +36,7 @@ wants = st.builds(
 
 
 @dataclass
-class Desk:
+class QueueModel:
     node_index: NodeIndex = field(default_factory=NodeIndex)
     waiting: PendingQueue = field(default_factory=PendingQueue)
     wanted: dict[WorkloadId, Requirements] = field(default_factory=dict)
@@ -138,32 +138,32 @@ deeds = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(deeds)
 def test_promise_2_and_promise_3_hold_whatever_comes_and_goes(history: list[object]) -> None:
-    desk = Desk()
+    model = QueueModel()
     for action in history:
         match action:
             case Requirements():
-                desk.submit(action)
+                model.submit(action)
             case int():
-                if (name := WorkloadId(f"w{action}")) in desk.placed or name in desk.waiting:
-                    desk.leave(name)
+                if (name := WorkloadId(f"w{action}")) in model.placed or name in model.waiting:
+                    model.leave(name)
             case "wake one":
-                desk.wake_one()
+                model.wake_one()
             case NodeChange():
-                desk.change(action)
-        check_room(desk)
+                model.change(action)
+        check_room(model)
 
-    desk.rest()
+    model.rest()
 
-    event(f"waiting: {min(len(desk.waiting), 3)}")
-    for name in desk.waiting:
-        assert choose(desk.wanted[name], desk.node_index) is None, f"{name} could be placed"
+    event(f"waiting: {min(len(model.waiting), 3)}")
+    for name in model.waiting:
+        assert choose(model.wanted[name], model.node_index) is None, f"{name} could be placed"
 
 
-def check_room(desk: Desk) -> None:
+def check_room(model: QueueModel) -> None:
     """No node is overcommitted, except one whose capacity was reduced."""
-    for slot in desk.node_index.slots.values():
+    for slot in model.node_index.slots.values():
         own = [
-            desk.wanted[name] for name, node_id in desk.placed.items() if node_id == slot.node_id
+            model.wanted[name] for name, node_id in model.placed.items() if node_id == slot.node_id
         ]
         assert slot.free == slot.allocatable - sum(
             (needs.resources for needs in own), start=Resources()
@@ -174,13 +174,13 @@ def check_room(desk: Desk) -> None:
 
 
 def test_promise_2_thousands_that_do_not_fit_cost_nothing_when_a_little_room_appears() -> None:
-    desk = Desk()
-    desk.change(NodeChange(NODES[0], 1000, "a"))
+    model = QueueModel()
+    model.change(NodeChange(NODES[0], 1000, "a"))
     for number in range(10_000):
-        desk.waiting.add(
+        model.waiting.add(
             WorkloadId(f"large-{number}"),
             PendingEntry(Requirements(Resources(2000 + number % 5000), CONTAINER)),
         )
-    desk.waiting.add(WorkloadId("small"), PendingEntry(Requirements(Resources(100), CONTAINER)))
+    model.waiting.add(WorkloadId("small"), PendingEntry(Requirements(Resources(100), CONTAINER)))
 
-    assert desk.waiting.candidates_for(desk.node_index.slots[NODES[0]]) == ["small"]
+    assert model.waiting.candidates_for(model.node_index.slots[NODES[0]]) == ["small"]

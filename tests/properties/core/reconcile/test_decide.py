@@ -140,7 +140,7 @@ def orders_of(decision: Decision) -> list[Apply | Remove]:
     return [effect for effect in decision.effects if isinstance(effect, Apply | Remove)]
 
 
-def carried_out(situation: Situation, decision: Decision, now: datetime) -> Situation:
+def after_commit(situation: Situation, decision: Decision, now: datetime) -> Situation:
     """The situation after the shell has stored the decision and sent its orders."""
     moved = decision.assignment is not None and (
         situation.assignment is None or situation.assignment.node_id != decision.assignment.node_id
@@ -195,7 +195,7 @@ def test_a_decision_that_was_carried_out_needs_no_second_one(situation: Situatio
         orders += len(orders_of(decision))
         if decision.forget:
             return
-        situation = carried_out(situation, decision, NOON)
+        situation = after_commit(situation, decision, NOON)
 
     last = decided(situation, placer=placer)
     assert not writes(situation, last)
@@ -210,7 +210,7 @@ def test_without_an_effect_the_next_decision_writes_nothing(situation: Situation
     decision = decided(situation, placer=placer)
     if decision.effects or decision.forget:
         return
-    after_it = carried_out(situation, decision, NOON)
+    after_it = after_commit(situation, decision, NOON)
 
     assert not writes(after_it, decided(after_it, placer=placer))
 
@@ -259,7 +259,7 @@ def test_every_pending_workload_on_an_alive_node_is_decided_again(situation: Sit
         Status.DELETING,
     ):
         return
-    waiting = carried_out(situation, decision, NOON)
+    waiting = after_commit(situation, decision, NOON)
     in_flight = waiting.dispatch is not None and waiting.dispatch.in_flight
 
     assert decision.effects or decision.wake_at or decision.waits_for_capacity or in_flight

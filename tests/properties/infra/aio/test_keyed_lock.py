@@ -45,10 +45,10 @@ STEPS = st.lists(
 def test_the_lock_is_never_lost_held_twice_or_granted_out_of_order(
     plan: list[tuple[str, int]],
 ) -> None:
-    asyncio.run(play([("ask", 0)] * ASKED_FIRST + [("run", 0)] + plan))
+    asyncio.run(run_plan([("ask", 0)] * ASKED_FIRST + [("run", 0)] + plan))
 
 
-async def play(plan: list[tuple[str, int]]) -> None:
+async def run_plan(plan: list[tuple[str, int]]) -> None:
     holders = Holders()
     visits: list[asyncio.Task[None]] = []
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:

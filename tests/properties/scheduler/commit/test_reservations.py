@@ -92,7 +92,7 @@ class World:
         found = (Record(key, records.encode(value), 1) for key, value in self.stored.items())
         load(self.cluster, Snapshot(1, tuple(found)), lease_until=0.0, now=NOON)
 
-    def old_copies_go(self) -> None:
+    def copies_are_removed(self) -> None:
         for key, record in list(self.stored.items()):
             if isinstance(record, Tombstone):
                 old = record.assignment
@@ -141,7 +141,7 @@ def test_no_part_of_a_batch_overcommits_a_node(
         if lost:
             world.reload()
         if removes:
-            world.old_copies_go()
+            world.copies_are_removed()
 
         for node_id in NODES:
             held = list(world.held(node_id))

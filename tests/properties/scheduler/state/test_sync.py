@@ -91,7 +91,7 @@ secrets = st.builds(
 writes = st.one_of(placements, registrations, burials, retries, drifts, secrets)
 
 
-def gone_with(name: str, stored: "Mapping[str, object]") -> list[str]:
+def deleted_with(name: str, stored: "Mapping[str, object]") -> list[str]:
     workload_id = WorkloadId(name)
     all_of_it = (
         keys.workload_key(workload_id),
@@ -131,7 +131,7 @@ def test_following_comes_to_the_same_as_reading_again(
 
     for revision, step in enumerate(history, 1):
         if isinstance(step, str):
-            changes = [WatchEvent(key, None, revision) for key in gone_with(step, stored)]
+            changes = [WatchEvent(key, None, revision) for key in deleted_with(step, stored)]
         else:
             changes = [WatchEvent(k, records.encode(v), revision) for k, v in step.items()]
         for change in changes:

@@ -212,16 +212,16 @@ def test_exec_sets_the_terminal_size(visited: Agent) -> None:
     reader = threading.Thread(target=lambda: seen.extend(one.stdout for one in stream), daemon=True)
     reader.start()
 
-    def say_until(line: bytes, answer: bytes) -> None:
+    def send_until(line: bytes, answer: bytes) -> None:
         def answered() -> bool:
             inputs.put(pb.ExecInput(stdin=line))
             return answer in b"".join(seen)
 
         eventually(answered, f"{answer!r} in {seen}")
 
-    say_until(b"stty size\n", b"31 97")
+    send_until(b"stty size\n", b"31 97")
     inputs.put(pb.ExecInput(resize=pb.TerminalSize(rows=41, columns=107)))
-    say_until(b"stty size\n", b"41 107")
+    send_until(b"stty size\n", b"41 107")
     inputs.put(pb.ExecInput(stdin=b"exit\n"))
     reader.join(timeout=10)
     inputs.put(None)

@@ -25,7 +25,7 @@ from persys.model.status import Actual
 from persys.model.workload import Desired
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.methods import AGENT_METHODS, Method
-from shells.agent.in_memory import Node, NoVolumes, Running, a_context, a_running_agent
+from shells.agent.in_memory import Node, NoVolumes, RunningAgent, a_context, a_running_agent
 
 CHANGES = [row.name for row in AGENT_METHODS.values() if row.mutating]
 BURIED = WorkloadId("buried")
@@ -66,7 +66,7 @@ class DeletedWorkloadGarbage:
 
 @dataclass
 class World:
-    running: Running
+    running: RunningAgent
     volumes: TwoStepVolumes
     seen_garbage: DeletedWorkloadGarbage
 

@@ -9,21 +9,21 @@ from persys.agent.uplink import heartbeat
 from persys.agent.uplink.heartbeat import Refusals
 from persys.infra.clock import SystemClock
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.in_memory import Node, Running, a_context, a_running_agent
+from shells.agent.in_memory import Node, RunningAgent, a_context, a_running_agent
 
 UNKNOWN_FIELD = agent_pb2.WorkloadSpec(
     container=agent_pb2.ContainerSpec(image="app:1", command=[""] * 2000)
 )
 
 
-async def status(running: Running, name: str) -> agent_pb2.WorkloadStatus:
+async def status(running: RunningAgent, name: str) -> agent_pb2.WorkloadStatus:
     request = agent_pb2.GetWorkloadStatusRequest(id=name)
     response: Any = await running.call(running.api.GetWorkloadStatus(request, a_context()))
     found: agent_pb2.WorkloadStatus = response.status
     return found
 
 
-async def refused(running: Running, name: str, *, revision: str = "r9") -> Any:
+async def refused(running: RunningAgent, name: str, *, revision: str = "r9") -> Any:
     request = agent_pb2.ApplyWorkloadRequest(
         id=name,
         type=agent_pb2.WORKLOAD_TYPE_CONTAINER,
@@ -36,7 +36,7 @@ async def refused(running: Running, name: str, *, revision: str = "r9") -> Any:
     return response
 
 
-async def listed(running: Running) -> list[str]:
+async def listed(running: RunningAgent) -> list[str]:
     request = agent_pb2.ListWorkloadsRequest()
     response: Any = await running.call(running.api.ListWorkloads(request, a_context()))
     return [found.id for found in response.workloads]

@@ -83,13 +83,13 @@ class Web:
 
     def __init__(self) -> None:
         self.pages: dict[str, bytes] = {}
-        self.asked: list[str] = []
+        self.request_stream: list[str] = []
         self.cuts_off = False
         web = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                web.asked.append(self.path)
+                web.request_stream.append(self.path)
                 page = web.pages.get(self.path)
                 self.send_response(404 if page is None else 200)
                 self.send_header("Content-Length", str(len(page or b"")))
@@ -362,7 +362,7 @@ async def test_a_url_is_downloaded_once_for_concurrent_requests(
     base = await store.base(url)
     assert base is not None
     assert base.path.read_bytes() == disk
-    assert len(web.asked) == 1
+    assert len(web.request_stream) == 1
     assert sorted(watch.begins for watch in watches) == [0, 1]
     assert any(f"pulling {url}: 0." in reported for watch in watches for reported in watch.reported)
     assert store.names == frozenset()  # a URL can be used on every node
@@ -438,13 +438,15 @@ async def test_a_file_url_is_read_only_below_allowed_roots(
             await store.add_from("other", f"file://{path}", progress=lambda *_: None)
 
 
-async def asked(*requests: agent_pb2.AddImageRequest) -> AsyncIterator[agent_pb2.AddImageRequest]:
+async def request_stream(
+    *requests: agent_pb2.AddImageRequest,
+) -> AsyncIterator[agent_pb2.AddImageRequest]:
     for one in requests:
         yield one
 
 
 @pytest.fixture
-async def door(store: ImageStore) -> AsyncIterator[ImageApi]:
+async def image_api(store: ImageStore) -> AsyncIterator[ImageApi]:
     owned = OwnedWork(a_supervisor(), limit=10)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(owned.run())
@@ -453,7 +455,7 @@ async def door(store: ImageStore) -> AsyncIterator[ImageApi]:
         running.cancel()
 
 
-async def test_an_upload_reports_its_progress_and_result(door: ImageApi, disk: bytes) -> None:
+async def test_an_upload_reports_its_progress_and_result(image_api: ImageApi, disk: bytes) -> None:
     reported: list[agent_pb2.ImageProgress] = []
 
     async def write(progress: agent_pb2.ImageProgress) -> None:
@@ -461,13 +463,13 @@ async def test_an_upload_reports_its_progress_and_result(door: ImageApi, disk: b
 
     start = agent_pb2.AddImageStart(name="debian", size_bytes=len(disk))
     data = agent_pb2.AddImageRequest(data=disk)
-    await door.add(asked(agent_pb2.AddImageRequest(start=start), data), write)
+    await image_api.add(request_stream(agent_pb2.AddImageRequest(start=start), data), write)
 
     assert reported[0].size_bytes == len(disk)
     assert (reported[-1].image.name, reported[-1].received_bytes) == ("debian", len(disk))
-    assert [view.name for view in (await door.list()).images] == ["debian"]
-    assert "image not found" in (await door.remove("other")).message
-    assert (await door.remove("debian")).success
+    assert [view.name for view in (await image_api.list()).images] == ["debian"]
+    assert "image not found" in (await image_api.remove("other")).message
+    assert (await image_api.remove("debian")).success
 
 
 @pytest.mark.parametrize(
@@ -482,7 +484,7 @@ async def test_an_upload_reports_its_progress_and_result(door: ImageApi, disk: b
     ],
 )
 async def test_an_invalid_upload_is_refused_by_field(
-    door: ImageApi, start: dict[str, str | int], field: str
+    image_api: ImageApi, start: dict[str, str | int], field: str
 ) -> None:
     async def write(_progress: agent_pb2.ImageProgress) -> None: ...
 
@@ -490,7 +492,7 @@ async def test_an_invalid_upload_is_refused_by_field(
     if start:
         first = agent_pb2.AddImageRequest(start=agent_pb2.AddImageStart(**start))  # type: ignore[arg-type]
     with pytest.raises(InvalidError) as refused:
-        await door.add(asked(first), write)
+        await image_api.add(request_stream(first), write)
 
     assert refused.value.field == field
 
@@ -503,10 +505,12 @@ def a_start(**fields: Any) -> agent_pb2.AddImageRequest:
 
 
 async def test_a_download_completes_when_the_caller_disconnects(
-    door: ImageApi, store: ImageStore, web: Web, disk: bytes
+    image_api: ImageApi, store: ImageStore, web: Web, disk: bytes
 ) -> None:
     web.pages["/debian.qcow2"] = disk
-    adding = door.add(asked(a_start(name="debian", url=f"{web.root}/debian.qcow2")), silent)
+    adding = image_api.add(
+        request_stream(a_start(name="debian", url=f"{web.root}/debian.qcow2")), silent
+    )
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await adding
@@ -515,7 +519,7 @@ async def test_a_download_completes_when_the_caller_disconnects(
 
 
 async def test_an_upload_of_a_disconnected_caller_stores_nothing(
-    door: ImageApi, store: ImageStore, disk: bytes, tmp_path: Path
+    image_api: ImageApi, store: ImageStore, disk: bytes, tmp_path: Path
 ) -> None:
     came = asyncio.Event()
 
@@ -526,17 +530,17 @@ async def test_an_upload_of_a_disconnected_caller_stores_nothing(
         await asyncio.Event().wait()
 
     async with asyncio.TaskGroup() as group:
-        adding = group.create_task(door.add(half(), silent))
+        adding = group.create_task(image_api.add(half(), silent))
         await came.wait()
         adding.cancel()
 
     await until(lambda: not files(tmp_path / "images"))
-    await until(lambda: door._uploads == 0)
+    await until(lambda: image_api._uploads == 0)
     assert store.names == frozenset()
 
 
 async def test_a_cancelled_upload_that_looks_complete_stores_nothing(
-    door: ImageApi, store: ImageStore, disk: bytes, tmp_path: Path
+    image_api: ImageApi, store: ImageStore, disk: bytes, tmp_path: Path
 ) -> None:
     """gRPC first ends the request stream of a cancelled call."""
     ended = asyncio.Event()
@@ -547,17 +551,17 @@ async def test_a_cancelled_upload_that_looks_complete_stores_nothing(
         ended.set()
 
     async with asyncio.TaskGroup() as group:
-        adding = group.create_task(door.add(cut_off(), silent))
+        adding = group.create_task(image_api.add(cut_off(), silent))
         await ended.wait()
         await asyncio.sleep(0)
         adding.cancel()
 
-    await until(lambda: door._uploads == 0)
+    await until(lambda: image_api._uploads == 0)
     assert store.names == frozenset()
     assert files(tmp_path / "images") == set()
 
 
-async def test_a_refused_upload_is_read_to_its_end(door: ImageApi) -> None:
+async def test_a_refused_upload_is_read_to_its_end(image_api: ImageApi) -> None:
     reported: list[str] = []
     received: list[int] = []
 
@@ -571,19 +575,19 @@ async def test_a_refused_upload_is_read_to_its_end(door: ImageApi) -> None:
             received.append(number)
 
     with pytest.raises(RefusedError, match="not enough disk space"):
-        await door.add(long(), write)
+        await image_api.add(long(), write)
 
     assert any("not enough disk space" in problem for problem in reported)
     assert received == list(range(20))
 
 
 async def test_a_cancelled_removal_completes(
-    door: ImageApi, store: ImageStore, disk: bytes
+    image_api: ImageApi, store: ImageStore, disk: bytes
 ) -> None:
     for turns in range(1, 12):
         await add(store, "debian", disk)
         async with asyncio.TaskGroup() as group:
-            removing = group.create_task(door.remove("debian"))
+            removing = group.create_task(image_api.remove("debian"))
             for _ in range(turns):
                 await asyncio.sleep(0)
             removing.cancel()

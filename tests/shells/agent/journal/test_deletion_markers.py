@@ -13,12 +13,12 @@ from persys.agent.journal.records import DeletionMarker, JournalChange
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.in_memory import Node, Running, a_context, a_running_agent
+from shells.agent.in_memory import Node, RunningAgent, a_context, a_running_agent
 
 WEB = WorkloadId("web")
 
 
-async def apply(running: Running, name: str, epoch: int) -> bool:
+async def apply(running: RunningAgent, name: str, epoch: int) -> bool:
     """Returns whether the order was accepted."""
     request = agent_pb2.ApplyWorkloadRequest(
         id=name,
@@ -35,20 +35,20 @@ async def apply(running: Running, name: str, epoch: int) -> bool:
     return bool(response.applied)
 
 
-async def delete(running: Running, name: str, epoch: int) -> str:
+async def delete(running: RunningAgent, name: str, epoch: int) -> str:
     request = agent_pb2.DeleteWorkloadRequest(id=name, epoch=epoch)
     response = await running.call(running.api.DeleteWorkload(request, a_context()))
     return str(response.message)
 
 
-async def run_and_delete(running: Running, name: str, epoch: int) -> None:
+async def run_and_delete(running: RunningAgent, name: str, epoch: int) -> None:
     assert await apply(running, name, epoch)
     await running.until_actual(name, Actual.RUNNING)
     await delete(running, name, epoch)
     await running.until_actual(name, None)
 
 
-async def acknowledge(running: Running) -> None:
+async def acknowledge(running: RunningAgent) -> None:
     """The scheduler acknowledges all deletions."""
     describe = [
         replace(marker, acknowledged=True) for marker in running.journal.deletion_markers.values()

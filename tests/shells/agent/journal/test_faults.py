@@ -35,7 +35,7 @@ from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.status import Actual
 from persys.model.workload import Desired, Order
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.in_memory import Node, Running, a_context, a_running_agent
+from shells.agent.in_memory import Node, RunningAgent, a_context, a_running_agent
 from shells.agent.journal.faulty_connection import FAULTS, HANG, FaultyConnection
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -138,7 +138,7 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def an_agent(directory: Path) -> AsyncIterator[tuple[Running, FaultyConnection]]:
+async def an_agent(directory: Path) -> AsyncIterator[tuple[RunningAgent, FaultyConnection]]:
     async with a_running_agent(Node(directory)) as running:
         faulty = FaultyConnection(running.journal.connection)
         running.journal.connection = faulty  # type: ignore[assignment]  # it stands in between

@@ -81,7 +81,7 @@ def install(program: Path, line: str) -> None:
     program.chmod(0o755)
 
 
-class Moody(MemoryRuntime):
+class FlakyRuntime(MemoryRuntime):
     """A runtime whose ping succeeds, fails or hangs."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ async def test_a_runtime_that_does_not_respond_is_unavailable_until_it_does(
 ) -> None:
     for name in ("PING_INTERVAL_SECONDS", "PING_AGAIN_SECONDS", "PING_DEADLINE_SECONDS"):
         monkeypatch.setattr(runtime_watch, name, 0.05)
-    runtime = Moody()
+    runtime = FlakyRuntime()
     async with a_running_agent(Node(tmp_path, runtime=runtime)) as running:
         unavailable: Callable[[], list[WorkloadType]] = running.agent._node.watches.unavailable
         assert unavailable() == []

@@ -73,7 +73,7 @@ def drift(agent: "Agent", workload_id: str) -> str:
     return agent.status(workload_id).metadata["container.drift"]
 
 
-def is_well(agent: "Agent", workload_id: str) -> bool:
+def is_healthy(agent: "Agent", workload_id: str) -> bool:
     status = agent.status(workload_id)
     return status.actual_state == RUNNING and not status.metadata["container.drift"]
 
@@ -95,7 +95,7 @@ def test_a_container_that_lost_its_network_is_reattached_without_a_restart(
     after = only(looking, unique_id)
     assert after["Id"] == before["Id"]
     assert after["State"]["StartedAt"] == before["State"]["StartedAt"]
-    eventually(lambda: is_well(looking, unique_id), "nothing differs")
+    eventually(lambda: is_healthy(looking, unique_id), "nothing differs")
     assert looking.status(unique_id).metadata["container.ports"] == f"{free_port}->80/tcp"
     looking.delete(unique_id)
 
@@ -119,7 +119,7 @@ def test_limits_restart_policy_and_name_are_repaired_in_place(
 
     eventually(is_as_created, "it is repaired")
     assert only(looking, unique_id)["State"]["StartedAt"] == before["State"]["StartedAt"]
-    eventually(lambda: is_well(looking, unique_id), "nothing differs")
+    eventually(lambda: is_healthy(looking, unique_id), "nothing differs")
     looking.delete(unique_id)
 
 
@@ -137,7 +137,7 @@ def test_a_limit_that_cannot_be_removed_is_reported_until_a_redeploy(
     assert (status.actual_state, status.metadata["reason_code"]) == (RUNNING, "Drifted")
 
     looking.apply(unique_id, sleeper, revision="r2")
-    eventually(lambda: is_well(looking, unique_id), "it is replaced")
+    eventually(lambda: is_healthy(looking, unique_id), "it is replaced")
     assert only(looking, unique_id)["HostConfig"]["NanoCpus"] == 0
     looking.delete(unique_id)
 
@@ -167,7 +167,7 @@ def test_a_job_that_ends_after_a_repair_is_not_run_twice(
     eventually(
         lambda: bool(only(looking, unique_id)["NetworkSettings"]["Networks"]), "it is attached"
     )
-    eventually(lambda: is_well(looking, unique_id), "nothing differs")
+    eventually(lambda: is_healthy(looking, unique_id), "nothing differs")
 
     docker("kill", "--signal", "TERM", before["Id"])
 
@@ -214,7 +214,7 @@ def test_a_stack_container_that_lost_a_network_is_repaired_with_port_and_data(
     apply_stack(stacks, unique_id, free_port)
     eventually(lambda: is_served(free_port), "it serves", within=WITHIN)
     eventually(
-        lambda: is_well(stacks, unique_id), "the stack runs without deviations", within=WITHIN
+        lambda: is_healthy(stacks, unique_id), "the stack runs without deviations", within=WITHIN
     )
     before = services(stacks, unique_id)
     (data,) = (mount["Name"] for mount in before["web"]["Mounts"])
@@ -223,7 +223,7 @@ def test_a_stack_container_that_lost_a_network_is_repaired_with_port_and_data(
         docker("network", "disconnect", network, before["web"]["Id"])
     assert not is_served(free_port)
     eventually(
-        lambda: is_served(free_port) and is_well(stacks, unique_id), "repaired", within=WITHIN
+        lambda: is_served(free_port) and is_healthy(stacks, unique_id), "repaired", within=WITHIN
     )
 
     after = services(stacks, unique_id)
@@ -259,7 +259,7 @@ def test_a_stack_starts_after_its_network_was_removed_while_stopped(
 ) -> None:
     apply_stack(stacks, unique_id, free_port)
     eventually(
-        lambda: is_well(stacks, unique_id), "the stack runs without deviations", within=WITHIN
+        lambda: is_healthy(stacks, unique_id), "the stack runs without deviations", within=WITHIN
     )
     networks = networks_of(services(stacks, unique_id)["web"])
     apply_stack(stacks, unique_id, free_port, desired=STOP)
@@ -280,7 +280,7 @@ def test_a_new_revision_recreates_deviating_containers(
 ) -> None:
     apply_stack(stacks, unique_id, free_port)
     eventually(
-        lambda: is_well(stacks, unique_id), "the stack runs without deviations", within=WITHIN
+        lambda: is_healthy(stacks, unique_id), "the stack runs without deviations", within=WITHIN
     )
     before = services(stacks, unique_id)
     docker("update", "--cpus", "0.5", before["web"]["Id"])
@@ -288,7 +288,7 @@ def test_a_new_revision_recreates_deviating_containers(
 
     apply_stack(stacks, unique_id, free_port, revision="r2")
 
-    eventually(lambda: is_well(stacks, unique_id), "nothing differs", within=WITHIN)
+    eventually(lambda: is_healthy(stacks, unique_id), "nothing differs", within=WITHIN)
     after = services(stacks, unique_id)
     assert after["web"]["HostConfig"]["NanoCpus"] == 0
     assert run_of(after["db"]) == run_of(before["db"])
@@ -316,7 +316,7 @@ def test_a_service_follows_the_network_of_a_restarted_service(
     )
     stacks.stub.ApplyWorkload(request, timeout=10)
     eventually(
-        lambda: is_well(stacks, unique_id), "the stack runs without deviations", within=WITHIN
+        lambda: is_healthy(stacks, unique_id), "the stack runs without deviations", within=WITHIN
     )
 
     docker("restart", "-t", "1", services(stacks, unique_id)["vpn"]["Id"])

@@ -45,7 +45,7 @@ class SetClock:
     def monotonic(self) -> float:
         return self.seconds
 
-    def let_pass(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self.seconds += seconds
         self.wall += timedelta(seconds=seconds)
 
@@ -60,7 +60,7 @@ async def a_state(path: Path) -> AsyncIterator[Journal]:
     journal.close()
 
 
-async def heard(path: Path, clock: SetClock) -> None:
+async def receive_acknowledgement(path: Path, clock: SetClock) -> None:
     """An agent receives an acknowledgement, and stops."""
     async with a_state(path) as journal:
         await journal.commit(JournalChange(entry=ENTRY))
@@ -81,11 +81,11 @@ async def test_lost_contact_counts_from_the_send_time_of_the_last_acknowledged_h
     async with a_state(tmp_path / "state.db") as journal:
         contact = SchedulerContact(journal, clock, wake=lambda _name: None)
         sent = clock.monotonic()
-        clock.let_pass(5)
+        clock.advance(5)
         await contact.acknowledged(sent=sent, sent_at=NOON)
-        clock.let_pass(54)
+        clock.advance(54)
         assert not contact.must_stop(ORDER)
-        clock.let_pass(1)
+        clock.advance(1)
         assert contact.must_stop(ORDER)
 
 
@@ -94,7 +94,7 @@ async def test_lost_contact_keeps_counting_across_a_restart(
     tmp_path: Path, down_seconds: int, lost: bool
 ) -> None:
     path, clock = tmp_path / "state.db", SetClock()
-    await heard(path, clock)
+    await receive_acknowledgement(path, clock)
     rebooted = SetClock(seconds=3.0, wall=clock.wall + timedelta(seconds=down_seconds))
 
     assert await is_lost_after_a_restart(path, rebooted) is lost
@@ -102,7 +102,7 @@ async def test_lost_contact_keeps_counting_across_a_restart(
 
 async def test_a_clock_that_was_set_back_counts_as_expired(tmp_path: Path) -> None:
     path, clock = tmp_path / "state.db", SetClock()
-    await heard(path, clock)
+    await receive_acknowledgement(path, clock)
 
     assert await is_lost_after_a_restart(path, SetClock(wall=NOON - timedelta(hours=1)))
 
@@ -152,13 +152,13 @@ async def test_contact_is_unbroken_without_a_long_gap(tmp_path: Path) -> None:
         assert contact.unbroken_for() == timedelta()
         for _ in range(10):
             await contact.acknowledged(sent=clock.monotonic(), sent_at=clock.now())
-            clock.let_pass(30)
+            clock.advance(30)
         assert contact.unbroken_for() == timedelta(seconds=300)
 
-        clock.let_pass(60)
+        clock.advance(60)
         assert contact.unbroken_for() == timedelta()
         await contact.acknowledged(sent=clock.monotonic(), sent_at=clock.now())
-        clock.let_pass(5)
+        clock.advance(5)
         assert contact.unbroken_for() == timedelta(seconds=5)
 
 

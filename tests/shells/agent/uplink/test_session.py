@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 
 
-class PlayedScheduler(control_pb2_grpc.AgentControlServicer):
+class FakeScheduler(control_pb2_grpc.AgentControlServicer):
     def __init__(self, port: int, *, interval: int = 1) -> None:
         self.port = port
         self.interval = interval
@@ -28,8 +28,8 @@ class PlayedScheduler(control_pb2_grpc.AgentControlServicer):
         self.drains = False
         self.asked_at: list[float] = []  # times of the registrations
         self.joined: list[control_pb2.RegisterNodeRequest] = []
-        self.beats: list[control_pb2.HeartbeatRequest] = []
-        self.beat_at: list[float] = []  # times of the heartbeats
+        self.heartbeats: list[control_pb2.HeartbeatRequest] = []
+        self.heartbeat_at: list[float] = []  # times of the heartbeats
         self._server: grpc.Server | None = None
 
     def start(self) -> None:
@@ -59,22 +59,22 @@ class PlayedScheduler(control_pb2_grpc.AgentControlServicer):
     ) -> control_pb2.HeartbeatResponse:
         if not self.acknowledges:
             context.abort(grpc.StatusCode.NOT_FOUND, f"node not found: {request.node_id}")
-        self.beat_at.append(time.monotonic())
-        self.beats.append(request)
+        self.heartbeat_at.append(time.monotonic())
+        self.heartbeats.append(request)
         return control_pb2.HeartbeatResponse(acknowledged=True, drain_node=self.drains)
 
-    def heard(self, workload_id: str, state: str) -> list[control_pb2.HeartbeatRequest]:
+    def heartbeats_with(self, workload_id: str, state: str) -> list[control_pb2.HeartbeatRequest]:
         return [
             heartbeat
-            for heartbeat in self.beats
+            for heartbeat in self.heartbeats
             for status in heartbeat.workload_statuses
             if (status.workload_id, status.state) == (workload_id, state)
         ]
 
 
 @pytest.fixture
-def scheduler(free_port: int) -> Iterator[PlayedScheduler]:
-    fake = PlayedScheduler(free_port)
+def scheduler(free_port: int) -> Iterator[FakeScheduler]:
+    fake = FakeScheduler(free_port)
     fake.start()
     yield fake
     fake.stop()
@@ -88,7 +88,7 @@ def until(holds: Callable[[], object], *, within: float = 15) -> None:
 
 
 def test_a_node_registers_and_then_sends_heartbeats(
-    new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
+    new_agent: "Callable[..., Agent]", scheduler: FakeScheduler
 ) -> None:
     agent = new_agent(
         "-insecure",
@@ -100,9 +100,9 @@ def test_a_node_registers_and_then_sends_heartbeats(
     )
     agent.start()
 
-    until(lambda: len(scheduler.beats) >= 2)
+    until(lambda: len(scheduler.heartbeats) >= 2)
 
-    first, second = scheduler.beat_at[:2]
+    first, second = scheduler.heartbeat_at[:2]
     assert second - first < HEARTBEAT_DEFAULT_SECONDS, "the interval of the scheduler is used"
     (joined,) = scheduler.joined
     assert joined.node_id == agent.node_id
@@ -115,13 +115,13 @@ def test_a_node_registers_and_then_sends_heartbeats(
     assert joined.capabilities.storage_pools[0].total_gb > 0
     assert "push-status" in joined.features
     assert "privileged" not in joined.features
-    assert all(heartbeat.complete for heartbeat in scheduler.beats)
-    assert scheduler.beats[0].usage.memory_used_mb > 0
+    assert all(heartbeat.complete for heartbeat in scheduler.heartbeats)
+    assert scheduler.heartbeats[0].usage.memory_used_mb > 0
     assert not agent.logged("scheduler.lost")  # missing stream support does not count as a loss
 
 
 def test_a_refused_registration_is_logged_once_and_retried_with_back_off(
-    new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
+    new_agent: "Callable[..., Agent]", scheduler: FakeScheduler
 ) -> None:
     scheduler.accepts = False
     agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{scheduler.port}")
@@ -130,33 +130,37 @@ def test_a_refused_registration_is_logged_once_and_retried_with_back_off(
     until(lambda: len(scheduler.asked_at) >= 5)
     (lost,) = agent.logged("scheduler.lost")
     assert lost["reason"] == "refused: not now"
-    assert scheduler.beats == []
+    assert scheduler.heartbeats == []
     # Jitter takes at most half of a pause, and each pause is twice the one before.
     pauses = [later - earlier for earlier, later in pairwise(scheduler.asked_at)]
     assert pauses[3] > pauses[0]
 
     scheduler.accepts = True
-    until(lambda: scheduler.beats)
+    until(lambda: scheduler.heartbeats)
 
 
 def test_a_change_is_reported_before_the_next_full_heartbeat(
     new_agent: "Callable[..., Agent]",
-    scheduler: PlayedScheduler,
+    scheduler: FakeScheduler,
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,
 ) -> None:
     scheduler.interval = 60
     agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{scheduler.port}")
     agent.start()
-    until(lambda: scheduler.beats)
+    until(lambda: scheduler.heartbeats)
 
     sleeper.resources.cpu_millicores = 300
     agent.apply(unique_id, sleeper, epoch=9)
-    until(lambda: scheduler.heard(unique_id, "Running"))
+    until(lambda: scheduler.heartbeats_with(unique_id, "Running"))
     agent.delete(unique_id, epoch=9)
-    until(lambda: any(unique_id in heartbeat.removed_workload_ids for heartbeat in scheduler.beats))
+    until(
+        lambda: any(
+            unique_id in heartbeat.removed_workload_ids for heartbeat in scheduler.heartbeats
+        )
+    )
 
-    report = scheduler.heard(unique_id, "Running")[0]
+    report = scheduler.heartbeats_with(unique_id, "Running")[0]
     assert not report.complete
     assert (report.workload_statuses[0].revision_id, report.workload_statuses[0].epoch) == ("r1", 9)
     assert report.usage.cpu_allocated_millicores == 300
@@ -164,7 +168,7 @@ def test_a_change_is_reported_before_the_next_full_heartbeat(
 
 def test_a_deletion_is_reported_until_it_is_acknowledged_also_after_a_crash(
     new_agent: "Callable[..., Agent]",
-    scheduler: PlayedScheduler,
+    scheduler: FakeScheduler,
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,
 ) -> None:
@@ -176,13 +180,13 @@ def test_a_deletion_is_reported_until_it_is_acknowledged_also_after_a_crash(
     agent.delete(unique_id)
     agent.wait_until_gone(unique_id)
     agent.kill()
-    scheduler.beats.clear()
+    scheduler.heartbeats.clear()
 
     scheduler.start()
     agent.start()
-    until(lambda: len(scheduler.beats) >= 3)
+    until(lambda: len(scheduler.heartbeats) >= 3)
 
-    assert [list(heartbeat.removed_workload_ids) for heartbeat in scheduler.beats[:3]] == [
+    assert [list(heartbeat.removed_workload_ids) for heartbeat in scheduler.heartbeats[:3]] == [
         [unique_id],
         [],
         [],
@@ -191,7 +195,7 @@ def test_a_deletion_is_reported_until_it_is_acknowledged_also_after_a_crash(
 
 def test_losing_the_scheduler_stops_nothing_and_the_node_registers_again(
     new_agent: "Callable[..., Agent]",
-    scheduler: PlayedScheduler,
+    scheduler: FakeScheduler,
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,
 ) -> None:
@@ -199,14 +203,14 @@ def test_losing_the_scheduler_stops_nothing_and_the_node_registers_again(
     agent.start()
     agent.apply(unique_id, sleeper)
     agent.wait_for(unique_id, RUNNING)
-    until(lambda: scheduler.beats)
+    until(lambda: scheduler.heartbeats)
 
     scheduler.stop()
     until(lambda: agent.logged("scheduler.lost"))
-    scheduler.beats.clear()
+    scheduler.heartbeats.clear()
     scheduler.start()
     until(lambda: len(scheduler.joined) == 2)
-    until(lambda: scheduler.heard(unique_id, "Running"))
+    until(lambda: scheduler.heartbeats_with(unique_id, "Running"))
 
     assert len(agent.containers(unique_id, running=True)) == 1
     assert len(agent.logged("scheduler.lost")) == 1
@@ -214,32 +218,32 @@ def test_losing_the_scheduler_stops_nothing_and_the_node_registers_again(
 
 
 def test_a_node_unknown_to_the_scheduler_registers_again(
-    new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
+    new_agent: "Callable[..., Agent]", scheduler: FakeScheduler
 ) -> None:
     agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{scheduler.port}")
     agent.start()
-    until(lambda: scheduler.beats)
+    until(lambda: scheduler.heartbeats)
 
     scheduler.acknowledges = False
     until(lambda: len(scheduler.joined) >= 2)
     scheduler.acknowledges = True
-    scheduler.beats.clear()
+    scheduler.heartbeats.clear()
 
-    until(lambda: scheduler.beats)
+    until(lambda: scheduler.heartbeats)
 
 
 def test_the_next_address_is_tried_when_one_does_not_respond(
-    new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
+    new_agent: "Callable[..., Agent]", scheduler: FakeScheduler
 ) -> None:
     agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:1,127.0.0.1:{scheduler.port}")
     agent.start()
 
-    until(lambda: scheduler.beats)
+    until(lambda: scheduler.heartbeats)
 
 
 def test_a_draining_node_accepts_nothing_new_and_stops_nothing(
     new_agent: "Callable[..., Agent]",
-    scheduler: PlayedScheduler,
+    scheduler: FakeScheduler,
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,
 ) -> None:

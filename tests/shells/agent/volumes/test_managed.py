@@ -20,7 +20,7 @@ STOP = agent_pb2.DESIRED_STATE_STOPPED
 
 
 @pytest.fixture
-def mortal(new_agent: "Callable[..., Agent]") -> "Agent":
+def agent_to_kill(new_agent: "Callable[..., Agent]") -> "Agent":
     """An agent that the test kills."""
     created = new_agent()
     created.start()
@@ -183,47 +183,47 @@ def test_a_stopped_workload_is_unmounted_and_keeps_its_data(
 
 
 def test_an_agent_that_was_killed_finds_its_volumes_mounted(
-    mortal: "Agent", holder: agent_pb2.ContainerSpec, unique_id: str
+    agent_to_kill: "Agent", holder: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
-    run(mortal, unique_id, holder, "r1")
-    before = mortal.containers(unique_id, running=True)
+    run(agent_to_kill, unique_id, holder, "r1")
+    before = agent_to_kill.containers(unique_id, running=True)
 
-    mortal.kill()
-    mortal.start()
-    mortal.wait_for(unique_id, RUNNING)
+    agent_to_kill.kill()
+    agent_to_kill.start()
+    agent_to_kill.wait_for(unique_id, RUNNING)
 
-    assert mortal.containers(unique_id, running=True) == before
-    assert len(mounts(mortal.volumes, unique_id)) == 1
-    mortal.delete(unique_id)
-    mortal.wait_until_gone(unique_id)
-    assert loops(mortal.volumes, unique_id) == []
+    assert agent_to_kill.containers(unique_id, running=True) == before
+    assert len(mounts(agent_to_kill.volumes, unique_id)) == 1
+    agent_to_kill.delete(unique_id)
+    agent_to_kill.wait_until_gone(unique_id)
+    assert loops(agent_to_kill.volumes, unique_id) == []
 
 
 def test_after_a_reboot_nothing_starts_before_its_volume_is_mounted(
-    mortal: "Agent",
+    agent_to_kill: "Agent",
     holder: agent_pb2.ContainerSpec,
     unique_id: str,
     run_docker: Callable[..., str],
 ) -> None:
     holder.restart_policy.policy = "always"
-    run(mortal, unique_id, holder, "r1")
-    mortal.inside(unique_id, "sh", "-c", "echo kept > /data/file; sync")
-    mortal.kill()
-    (container,) = mortal.containers(unique_id)
+    run(agent_to_kill, unique_id, holder, "r1")
+    agent_to_kill.inside(unique_id, "sh", "-c", "echo kept > /data/file; sync")
+    agent_to_kill.kill()
+    (container,) = agent_to_kill.containers(unique_id)
     run_docker("stop", "-t", "1", container)
-    for mount in mounts(mortal.volumes, unique_id):
+    for mount in mounts(agent_to_kill.volumes, unique_id):
         subprocess.run(["umount", mount], check=True)
 
     with pytest.raises(subprocess.CalledProcessError):
         run_docker("start", container)  # as Docker does at boot
 
-    mortal.start()
+    agent_to_kill.start()
     deadline = time.monotonic() + 30
-    while not mortal.containers(unique_id, running=True):
-        assert time.monotonic() < deadline, mortal.status(unique_id)
+    while not agent_to_kill.containers(unique_id, running=True):
+        assert time.monotonic() < deadline, agent_to_kill.status(unique_id)
         time.sleep(0.1)
-    assert mortal.inside(unique_id, "cat", "/data/file") == "kept"
-    assert len(mounts(mortal.volumes, unique_id)) == 1
+    assert agent_to_kill.inside(unique_id, "cat", "/data/file") == "kept"
+    assert len(mounts(agent_to_kill.volumes, unique_id)) == 1
 
 
 def test_a_failed_apply_removes_no_volume_that_existed_before(

@@ -17,13 +17,13 @@ from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual
-from shells.agent.in_memory import Node, Running, a_running_agent
+from shells.agent.in_memory import Node, RunningAgent, a_running_agent
 
 Result = TypeVar("Result")
 TOO_LONG = "/srv/" + "x" * 300
 
 
-class WithDeadMount(ThreadPathCalls):
+class HangingMountPaths(ThreadPathCalls):
     """Below /dead nothing returns."""
 
     def __init__(self) -> None:
@@ -47,14 +47,14 @@ class WithDeadMount(ThreadPathCalls):
 
 
 @pytest.fixture
-def paths() -> Iterator[WithDeadMount]:
-    created = WithDeadMount()
+def paths() -> Iterator[HangingMountPaths]:
+    created = HangingMountPaths()
     yield created
     created.back.set()
 
 
 @pytest.fixture
-def node(tmp_path: Path, paths: WithDeadMount) -> Iterator[Node]:
+def node(tmp_path: Path, paths: HangingMountPaths) -> Iterator[Node]:
     (tmp_path / "book").mkdir()
     journal = Journal(tmp_path / "book" / "state.db", cluster_id="default", node_id=NodeId("n1"))
     volume_registry = VolumeRegistry(journal)
@@ -109,5 +109,5 @@ async def test_many_binds_of_a_dead_mount_do_not_delay_others(node: Node) -> Non
             await failed(running, f"bad-{number}")
 
 
-async def failed(running: Running, name: str) -> None:
+async def failed(running: RunningAgent, name: str) -> None:
     await running.until_actual(name, Actual.FAILED)

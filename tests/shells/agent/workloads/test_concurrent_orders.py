@@ -14,7 +14,7 @@ from persys.core.agent.next_step import Artefact, Condition
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual, Failure
 from persys.model.workload import Order
-from shells.agent.in_memory import MemoryRuntime, Node, Running, a_running_agent
+from shells.agent.in_memory import MemoryRuntime, Node, RunningAgent, a_running_agent
 
 WEB = WorkloadId("web")
 
@@ -45,13 +45,13 @@ class GatedRuntime(MemoryRuntime):
         super().__init__()
         self.is_open = asyncio.Event()
         self.is_open.set()
-        self.looks_held = 0
+        self.held_inspections = 0
         self.closes_after_removal = False
         self.fails_once = False
         self.started: list[tuple[str, str]] = []  # the revisions of the order and of the container
 
     async def inspect(self, order: Order) -> Artefact | None:
-        self.looks_held += not self.is_open.is_set()
+        self.held_inspections += not self.is_open.is_set()
         await self.is_open.wait()
         if self.fails_once:
             self.fails_once = False
@@ -75,11 +75,11 @@ class GatedRuntime(MemoryRuntime):
 
 
 @asynccontextmanager
-async def a_look_meets_an_order(
-    running: Running, runtime: GatedRuntime, disk: GatedDisk, **order: Any
+async def inspect_during_order(
+    running: RunningAgent, runtime: GatedRuntime, disk: GatedDisk, **order: Any
 ) -> Any:
     """Release a blocked inspection while another order is being written."""
-    await running.until(lambda: runtime.looks_held > 0, "a look is held")
+    await running.until(lambda: runtime.held_inspections > 0, "a look is held")
     disk.is_open.clear()
     async with asyncio.TaskGroup() as group:
         group.create_task(running.apply("web", **order))
@@ -105,7 +105,7 @@ async def test_a_removal_that_ends_during_the_write_of_a_new_order_keeps_the_ord
         runtime.closes_after_removal = True
         await running.delete("web")
 
-        async with a_look_meets_an_order(running, runtime, disk, revision="r2"):
+        async with inspect_during_order(running, runtime, disk, revision="r2"):
             await running.until_actual("web", Actual.RUNNING)
 
         assert running.journal.entries[WEB].order.revision == "r2"
@@ -121,7 +121,7 @@ async def test_a_start_that_begins_during_the_write_of_a_new_order_keeps_the_ord
         runtime.is_open.clear()
         runtime.exit()
 
-        async with a_look_meets_an_order(running, runtime, disk, revision="r2"):
+        async with inspect_during_order(running, runtime, disk, revision="r2"):
             await running.until(
                 lambda: runtime.artefacts[WEB].revision == "r2", "the new revision runs"
             )
@@ -139,7 +139,7 @@ async def test_a_container_of_an_older_order_is_not_started_for_a_new_order(
         runtime.is_open.clear()
         runtime.exit()
 
-        async with a_look_meets_an_order(running, runtime, disk, revision="r2"):
+        async with inspect_during_order(running, runtime, disk, revision="r2"):
             await running.until(lambda: ("r2", "r2") in runtime.started, "the new revision starts")
 
         assert runtime.started == [("r1", "r1"), ("r2", "r2")]
@@ -155,7 +155,7 @@ async def test_an_inspection_that_fails_during_the_write_of_a_new_assignment_set
         runtime.is_open.clear()
         runtime.fails_once = True
 
-        async with a_look_meets_an_order(running, runtime, disk, epoch=2):
+        async with inspect_during_order(running, runtime, disk, epoch=2):
             await running.until(
                 lambda: "an unexpected answer" in running.journal.entries[WEB].status.message,
                 "the failure is reported",

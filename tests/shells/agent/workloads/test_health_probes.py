@@ -39,12 +39,12 @@ def checked(
 def until_health(agent: Agent, workload_id: str, wanted: str) -> agent_pb2.WorkloadStatus:
     found = agent_pb2.WorkloadStatus()
 
-    def so() -> bool:
+    def holds_now() -> bool:
         nonlocal found
         found = agent.status(workload_id)
         return found.metadata.get("container.health") == wanted
 
-    eventually(so, f"{workload_id} is {wanted}")
+    eventually(holds_now, f"{workload_id} is {wanted}")
     return found
 
 

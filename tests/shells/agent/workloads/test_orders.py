@@ -21,7 +21,7 @@ from persys.model.spec import RestartPolicy
 from persys.model.status import Actual, Failure
 from persys.model.workload import Order
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.in_memory import MemoryRuntime, Node, Running, a_context, a_running_agent
+from shells.agent.in_memory import MemoryRuntime, Node, RunningAgent, a_context, a_running_agent
 
 AWAITS_MAX = 40
 WEB = WorkloadId("web")
@@ -96,12 +96,12 @@ async def test_a_cancelled_delete_completes(tmp_path: Path) -> None:
 async def test_a_handler_cancelled_before_its_start_has_no_effect(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         await cancelled_after(0, running.apply("web"))
-        await running.call(running.agent._shared.owned.finish("test", "", a_moment))
+        await running.call(running.agent._shared.owned.finish("test", "", short_pause))
 
         assert running.status("web") is None
 
 
-async def a_moment() -> None:
+async def short_pause() -> None:
     await asyncio.sleep(0.05)
 
 
@@ -155,7 +155,7 @@ async def test_cancelled_streamed_calls_release_everything(tmp_path: Path) -> No
         await running.until_actual("web", None)
 
 
-async def _logs(running: Running, request: agent_pb2.LogsRequest) -> None:
+async def _logs(running: RunningAgent, request: agent_pb2.LogsRequest) -> None:
     with suppress(AbortedError):
         await running.api.StreamLogs(request, a_context())
 
@@ -167,7 +167,7 @@ async def test_only_two_parts_end_the_agent(tmp_path: Path) -> None:
     assert {"journal", "requests"} == ESSENTIAL_PARTS
 
 
-async def ordered(running: Running, epoch: int, revision: str) -> bool:
+async def ordered(running: RunningAgent, epoch: int, revision: str) -> bool:
     request = agent_pb2.ApplyWorkloadRequest(
         id="web",
         type=agent_pb2.WORKLOAD_TYPE_CONTAINER,

@@ -29,7 +29,7 @@ from shells.ca.running_ca import RunningCa
 ROOT = Path(__file__).parents[4]
 
 
-def trusting(ca: RunningCa) -> ssl.SSLContext:
+def trusting_context(ca: RunningCa) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=ca.ca.authority.keys.roots_pem.decode())
     return context
@@ -42,7 +42,7 @@ async def connection(
     reader, writer = await asyncio.open_connection(
         "127.0.0.1",
         ca.ca.port,
-        ssl=context or trusting(ca),
+        ssl=context or trusting_context(ca),
         server_hostname=f"ca.{NAMES}",
     )
     try:
@@ -51,7 +51,7 @@ async def connection(
         writer.close()
 
 
-async def said(
+async def send_without_certificate(
     ca: RunningCa, method: str, path: str, body: bytes = b"{}", *, header: str = "X-A: b"
 ) -> tuple[int, bytes]:
     """Send a request without a certificate."""
@@ -69,7 +69,7 @@ async def test_routes_that_need_a_certificate_reject_requests_without_one(
 ) -> None:
     method, path = route.split()
 
-    status, body = await said(ca, method, path)
+    status, body = await send_without_certificate(ca, method, path)
 
     assert status == 403
     refusal = json.loads(body)
@@ -78,18 +78,20 @@ async def test_routes_that_need_a_certificate_reject_requests_without_one(
 
 
 async def test_health_metrics_roots_and_crl_need_no_certificate(ca: RunningCa) -> None:
-    status, body = await said(ca, "GET", "/health")
+    status, body = await send_without_certificate(ca, "GET", "/health")
     assert (status, json.loads(body)["status"]) == (200, "ok")
-    assert (await said(ca, "GET", "/crl"))[0] == 200
-    assert (await said(ca, "GET", "/crl.pem"))[1].startswith(b"-----BEGIN X509 CRL")
-    assert b"BEGIN CERTIFICATE" in (await said(ca, "GET", "/api/v1/roots"))[1]
+    assert (await send_without_certificate(ca, "GET", "/crl"))[0] == 200
+    assert (await send_without_certificate(ca, "GET", "/crl.pem"))[1].startswith(
+        b"-----BEGIN X509 CRL"
+    )
+    assert b"BEGIN CERTIFICATE" in (await send_without_certificate(ca, "GET", "/api/v1/roots"))[1]
 
 
 async def test_requests_are_counted_and_timed_by_route_and_status(ca: RunningCa) -> None:
-    await said(ca, "GET", "/health")
-    await said(ca, "GET", "/api/v1/audit")
+    await send_without_certificate(ca, "GET", "/health")
+    await send_without_certificate(ca, "GET", "/api/v1/audit")
 
-    status, page = await said(ca, "GET", "/metrics")
+    status, page = await send_without_certificate(ca, "GET", "/metrics")
 
     assert status == 200
     samples = dict(line.rsplit(" ", 1) for line in page.decode().splitlines() if line[0] != "#")
@@ -102,7 +104,7 @@ async def test_requests_are_counted_and_timed_by_route_and_status(ca: RunningCa)
 
 
 async def test_every_ca_metric_is_documented(ca: RunningCa) -> None:
-    _, page = await said(ca, "GET", "/metrics")
+    _, page = await send_without_certificate(ca, "GET", "/metrics")
     exported = set(re.findall(r"^# TYPE (persys_ca_\w+)", page.decode(), re.MULTILINE))
     table = (ROOT / "docs" / "operations.md").read_text("utf-8")
 
@@ -110,13 +112,15 @@ async def test_every_ca_metric_is_documented(ca: RunningCa) -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused(ca: RunningCa) -> None:
-    status, _ = await said(ca, "POST", "/api/v1/join", b"x" * (BODY_BYTES_MAX + 1))
+    status, _ = await send_without_certificate(
+        ca, "POST", "/api/v1/join", b"x" * (BODY_BYTES_MAX + 1)
+    )
 
     assert status == 413
 
 
 async def test_a_body_with_a_wrong_content_encoding_is_rejected(ca: RunningCa) -> None:
-    status, response = await said(
+    status, response = await send_without_certificate(
         ca, "POST", "/api/v1/join", b"xxx", header="Content-Encoding: deflate"
     )
 
@@ -127,7 +131,7 @@ async def test_a_body_with_a_wrong_content_encoding_is_rejected(ca: RunningCa) -
 @pytest.mark.parametrize("limit", ["0", "-1", "10001", "x", "²", f"{1:09}{'9' * 30}", "9" * 5000])
 async def test_a_limit_out_of_range_is_refused(ca: RunningCa, limit: str) -> None:
     files = await asyncio.to_thread(ca.certificate, Role.ADMIN, "ada")
-    context = trusting(ca)
+    context = trusting_context(ca)
     context.load_cert_chain(files.certificate, files.key)
     path = f"/api/v1/audit?limit={quote(limit)}"
 
@@ -143,7 +147,7 @@ async def test_a_limit_out_of_range_is_refused(ca: RunningCa, limit: str) -> Non
     "body", [b"", b"[]", b"\xff", b'{"id": 1}', b'{"id":"a","secret":"b","csr":"c","more":1}']
 )
 async def test_an_invalid_body_is_rejected(ca: RunningCa, body: bytes) -> None:
-    status, response = await said(ca, "POST", "/api/v1/join", body)
+    status, response = await send_without_certificate(ca, "POST", "/api/v1/join", body)
 
     assert status == 400
     assert json.loads(response)["error"].startswith("body: ")
@@ -161,7 +165,7 @@ async def test_plain_http_gets_no_response(ca: RunningCa) -> None:
 
 
 async def test_tls_before_1_2_is_refused(ca: RunningCa) -> None:
-    context = trusting(ca)
+    context = trusting_context(ca)
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
@@ -178,7 +182,7 @@ async def test_a_slow_client_is_disconnected_and_others_are_served(
     async with connection(ca_with_short_timeouts) as (reader, writer), asyncio.timeout(20):
         writer.write(b"POST /api/v1/join HTTP/1.1\r\nHost: ca\r\nContent-Length: 100\r\n\r\n{")
 
-        assert (await said(ca_with_short_timeouts, "GET", "/health"))[0] == 200
+        assert (await send_without_certificate(ca_with_short_timeouts, "GET", "/health"))[0] == 200
         assert b" 408 " in await reader.readline()
 
 
@@ -221,7 +225,7 @@ async def test_a_thousand_idle_connections_do_not_stop_service(ca: RunningCa) ->
             silent.append(one)
             await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", ca.ca.port))
 
-        assert (await said(ca, "GET", "/health"))[0] == 200
+        assert (await send_without_certificate(ca, "GET", "/health"))[0] == 200
     finally:
         for one in silent:
             one.close()

@@ -21,7 +21,7 @@ import aiohttp
 import pytest
 
 from cancellation import Moment, at_every_wait
-from cancelled_requests import Cancelling
+from cancelled_requests import RequestCanceller
 from persys.ca.app import LIMITS
 from persys.ca.authority import Authority, Issuance
 from persys.ca.settings import CaSettings
@@ -119,13 +119,13 @@ class ParsedCsr:
 
 
 @pytest.fixture
-def cancelling() -> Cancelling:
-    return Cancelling()
+def cancelling() -> RequestCanceller:
+    return RequestCanceller()
 
 
 @pytest.fixture
 async def asked(
-    settings: CaSettings, tmp_path: Path, cancelling: Cancelling
+    settings: CaSettings, tmp_path: Path, cancelling: RequestCanceller
 ) -> AsyncIterator[ParsedCsr]:
     async with a_running_ca(settings, tmp_path, LIMITS, around=cancelling.middleware()) as ca:
         files: CertificateFiles = await asyncio.to_thread(ca.certificate, Role.ADMIN, "ada")
@@ -140,7 +140,7 @@ async def asked(
 
 @pytest.mark.parametrize("route", CALLS)
 async def test_a_cancelled_request_is_applied_completely_or_not_at_all(
-    route: str, asked: ParsedCsr, cancelling: Cancelling
+    route: str, asked: ParsedCsr, cancelling: RequestCanceller
 ) -> None:
     authority = asked.ca.ca.authority
 

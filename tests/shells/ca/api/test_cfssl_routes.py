@@ -12,7 +12,7 @@ from cryptography import x509
 from persys.infra.tls.identity import hosts_of, read_claims
 from persys.infra.tls.keys import new_key, new_request
 from persys.model.identity import Identity, Role
-from shells.ca.api.test_authorization import said
+from shells.ca.api.test_authorization import send_without_certificate
 from shells.ca.running_ca import AUTH_KEY, RunningCa
 
 N7 = Identity(Role.AGENT, "n7")
@@ -121,10 +121,10 @@ async def test_gencert_without_key_or_certificate_is_rejected(ca: RunningCa) -> 
 async def test_gencert_and_newcert_work_with_an_admin_certificate(ca: RunningCa) -> None:
     import ssl
 
-    from shells.ca.api.test_authorization import connection, trusting
+    from shells.ca.api.test_authorization import connection, trusting_context
 
     files = await asyncio.to_thread(ca.certificate, Role.ADMIN, "ada")
-    context = trusting(ca)
+    context = trusting_context(ca)
     context.load_cert_chain(files.certificate, files.key)
     assert isinstance(context, ssl.SSLContext)
     body = json.dumps({"request": {"CN": "gw1", "hosts": ["gw.example.org"]}, "profile": "gateway"})
@@ -152,7 +152,7 @@ async def test_cfssl_requests_have_the_same_host_rules(ca: RunningCa, name: str)
 async def test_the_revocation_list_has_the_cfssl_format(ca: RunningCa) -> None:
     import base64
 
-    status, body = await said(ca, "GET", "/api/v1/cfssl/crl")
+    status, body = await send_without_certificate(ca, "GET", "/api/v1/cfssl/crl")
 
     assert status == 200
     x509.load_der_x509_crl(base64.b64decode(json.loads(body)["result"]))

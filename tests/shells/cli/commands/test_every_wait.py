@@ -56,7 +56,7 @@ def is_replaced(_cluster: Cluster, view: WorkloadView) -> None:
     view.revision_id = "r9"
 
 
-def is_turned_around(_cluster: Cluster, view: WorkloadView) -> None:
+def reverse_desired_state(_cluster: Cluster, view: WorkloadView) -> None:
     other = {"Running": "Stopped", "Stopped": "Running"}
     view.desired_state = view.status = other[view.desired_state]
 
@@ -75,7 +75,7 @@ CONDITIONS: dict[str, Callable[[Cluster, WorkloadView], None]] = {
     "changed by hand": is_in("Running", "Drifted", "network bridge is not attached"),
     "deleted by another": is_deleted,
     "replaced by another": is_replaced,
-    "stopped or started by another": is_turned_around,
+    "stopped or started by another": reverse_desired_state,
     "scheduler away": loses_the_scheduler,
 }
 # What is no obstacle on the way to a goal.
@@ -122,7 +122,7 @@ def blocked(cluster: Cluster) -> None:
     drain.blocked.append(DrainBlock(workload_id="db", reason="its data is here", stays=True))
 
 
-def moves_slowly(cluster: Cluster) -> None:
+def drain_slowly(cluster: Cluster) -> None:
     drain = cluster.nodes["n1"].drain
     drain.blocked.append(DrainBlock(workload_id="db", reason="about to move to n2"))
 
@@ -131,7 +131,7 @@ def late(cluster: Cluster) -> None:
     cluster.nodes["n1"].drain.state = "overdue"
 
 
-def ended_by_another(cluster: Cluster) -> None:
+def end_drain(cluster: Cluster) -> None:
     cluster.nodes["n1"].drain.state = ""
 
 
@@ -147,9 +147,9 @@ def away(cluster: Cluster) -> None:
     ("happens", "code", "reason"),
     [
         (blocked, 3, "db: its data is here"),
-        (moves_slowly, 3, "not empty after 100ms"),
+        (drain_slowly, 3, "not empty after 100ms"),
         (late, 1, "not empty at its deadline"),
-        (ended_by_another, 1, "it is schedulable again"),
+        (end_drain, 1, "it is schedulable again"),
         (removed, 1, "was removed"),
         (away, 4, "no response from the scheduler"),
     ],

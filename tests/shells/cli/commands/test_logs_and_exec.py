@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Process = Callable[..., subprocess.CompletedProcess[bytes]]
 
 
-class Inside(control_pb2_grpc.AgentControlServicer):
+class LogsScheduler(control_pb2_grpc.AgentControlServicer):
     """A scheduler that simulates one workload."""
 
     def __init__(self) -> None:
@@ -75,9 +75,9 @@ class Inside(control_pb2_grpc.AgentControlServicer):
 
 
 @pytest.fixture(params=["straight", "through a gateway"])
-def inside(request: pytest.FixtureRequest) -> Iterator[Inside]:
+def inside(request: pytest.FixtureRequest) -> Iterator[LogsScheduler]:
     server = grpc.server(ThreadPoolExecutor(8))
-    fake = Inside()
+    fake = LogsScheduler()
     control_pb2_grpc.add_AgentControlServicer_to_server(fake, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
@@ -92,7 +92,7 @@ def inside(request: pytest.FixtureRequest) -> Iterator[Inside]:
 
 
 @pytest.fixture
-def process(inside: Inside, environ: dict[str, str]) -> Process:
+def process(inside: LogsScheduler, environ: dict[str, str]) -> Process:
     def run(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             [*COMMAND, *words],
@@ -113,7 +113,7 @@ def eventually(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def test_logs_keep_both_outputs_apart(process: Process, inside: Inside) -> None:
+def test_logs_keep_both_outputs_apart(process: Process, inside: LogsScheduler) -> None:
     ended = process("logs", "web", "--tail", "5", "--timestamps", "--since", "10m")
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"one\ntwo\n", b"bad\n")
@@ -134,7 +134,9 @@ def test_logs_of_an_unknown_workload_fail_with_a_reason(process: Process) -> Non
     assert (ended.returncode, ended.stderr) == (1, b"error: workload not found: nobody\n")
 
 
-def test_following_logs_exits_cleanly_on_interrupt(inside: Inside, environ: dict[str, str]) -> None:
+def test_following_logs_exits_cleanly_on_interrupt(
+    inside: LogsScheduler, environ: dict[str, str]
+) -> None:
     following = subprocess.Popen(
         [*COMMAND, "logs", "web", "-f"],
         env={**environ, **inside.variables},
@@ -151,7 +153,7 @@ def test_following_logs_exits_cleanly_on_interrupt(inside: Inside, environ: dict
 
 
 def test_following_logs_exits_cleanly_when_the_pipe_is_closed(
-    inside: Inside, environ: dict[str, str]
+    inside: LogsScheduler, environ: dict[str, str]
 ) -> None:
     result = subprocess.run(
         [
@@ -175,7 +177,7 @@ def test_following_logs_exits_cleanly_when_the_pipe_is_closed(
 
 
 def test_the_exit_code_of_the_command_is_that_of_persysctl(
-    process: Process, inside: Inside
+    process: Process, inside: LogsScheduler
 ) -> None:
     ended = process("exec", "web", "--", "sh", "-c", "x", "--", "--wait")
 
@@ -215,7 +217,7 @@ def test_invalid_options_are_refused_before_any_request(
 
 
 def test_output_of_a_workload_is_escaped_on_a_terminal(
-    inside: Inside, environ: dict[str, str]
+    inside: LogsScheduler, environ: dict[str, str]
 ) -> None:
     terminal = Terminal(("logs", "hostile"), {**environ, **inside.variables})
     terminal.read_until(b"end")
@@ -224,7 +226,9 @@ def test_output_of_a_workload_is_escaped_on_a_terminal(
     assert b"\x1b[31mred\x1b[0m ^[[2J^[]0;title^G" in terminal.seen
 
 
-def test_raw_logs_reach_the_terminal_unescaped(inside: Inside, environ: dict[str, str]) -> None:
+def test_raw_logs_reach_the_terminal_unescaped(
+    inside: LogsScheduler, environ: dict[str, str]
+) -> None:
     terminal = Terminal(("logs", "hostile", "--raw"), {**environ, **inside.variables})
     terminal.read_until(b"end")
 
@@ -237,7 +241,7 @@ def test_a_pipe_receives_every_byte_of_a_log(process: Process) -> None:
 
 
 def test_an_error_text_of_a_node_is_escaped_on_a_terminal(
-    inside: Inside, environ: dict[str, str]
+    inside: LogsScheduler, environ: dict[str, str]
 ) -> None:
     terminal = Terminal(("logs", "hostile-error"), {**environ, **inside.variables})
     terminal.read_until(b"node says")
@@ -248,16 +252,16 @@ def test_an_error_text_of_a_node_is_escaped_on_a_terminal(
 
 
 def test_a_terminal_session_is_raw_follows_resizes_and_restores_the_terminal(
-    inside: Inside, environ: dict[str, str]
+    inside: LogsScheduler, environ: dict[str, str]
 ) -> None:
     variables = {**environ, **inside.variables}
     terminal = Terminal(("exec", "-it", "web", "--", "sh"), variables)
     eventually(terminal.is_raw, "the terminal is raw")
-    terminal.say(b"a\x03")  # Ctrl-C is for the command
+    terminal.send(b"a\x03")  # Ctrl-C is for the command
     terminal.read_until(b"\x03>")
     terminal.resize(33, 99)
     eventually(lambda: (33, 99) in inside.sizes, "the new size is sent")
-    terminal.say(b"q")
+    terminal.send(b"q")
     terminal.read_until(b"bye")
 
     assert terminal.end() == 42
@@ -266,18 +270,18 @@ def test_a_terminal_session_is_raw_follows_resizes_and_restores_the_terminal(
 
 
 def test_a_console_receives_every_key_except_the_detach_key(
-    inside: Inside, environ: dict[str, str]
+    inside: LogsScheduler, environ: dict[str, str]
 ) -> None:
     variables = {**environ, **inside.variables}
     terminal = Terminal(("console", "vm", "--force"), variables)
     terminal.read_until(b"detach with Ctrl-]")
     terminal.read_until(b"login: ")
     assert terminal.is_raw()
-    terminal.say(b"a\x03\x04")
+    terminal.send(b"a\x03\x04")
     terminal.read_until(b"<a\x03\x04>")
-    terminal.say(b"b")
+    terminal.send(b"b")
     terminal.read_until(b"<b>")
-    terminal.say(b"\x1dc")
+    terminal.send(b"\x1dc")
 
     terminal.end()
     assert not terminal.is_raw()

@@ -16,7 +16,7 @@ from shells.scheduler.harness import Cluster, a_cluster, fast_settings
 from shells.scheduler.stores import FaultyStore
 
 
-class Ended(NamedTuple):
+class CliResult(NamedTuple):
     code: int
     out: str
     err: str
@@ -29,7 +29,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield cluster
 
 
-async def ctl(cluster: Cluster, *words: str, stdin: bytes = b"", **variables: str) -> Ended:
+async def ctl(cluster: Cluster, *words: str, stdin: bytes = b"", **variables: str) -> CliResult:
     process = await asyncio.create_subprocess_exec(
         Path(sys.executable).parent / "persysctl",
         *words,
@@ -45,7 +45,7 @@ async def ctl(cluster: Cluster, *words: str, stdin: bytes = b"", **variables: st
     )
     out, err = await process.communicate(stdin)
     assert process.returncode is not None
-    return Ended(process.returncode, out.decode(), err.decode())
+    return CliResult(process.returncode, out.decode(), err.decode())
 
 
 async def test_a_secret_is_read_from_a_pipe_a_file_or_a_variable(

@@ -18,11 +18,11 @@ from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from shells.ca.conftest import a_running_ca
 from shells.ca.running_ca import RunningCa
-from shells.cli.conftest import Ended, Run
+from shells.cli.conftest import CliResult, Run
 from shells.scheduler.harness import a_cluster, fast_settings
 from shells.scheduler.stores import FaultyStore
 
-Ctl = Callable[..., Coroutine[Any, Any, Ended]]
+Ctl = Callable[..., Coroutine[Any, Any, CliResult]]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def ctl(ca: RunningCa, run: Run) -> AsyncIterator[Ctl]:
     store = FaultyStore(MemoryStore(clock.monotonic))
     settings = fast_settings()
 
-    async def ctl(*words: str, **variables: str) -> Ended:
+    async def ctl(*words: str, **variables: str) -> CliResult:
         flags = {
             "PERSYS_GRPC_ENDPOINT": f"127.0.0.1:{settings.grpc_port}",
             "PERSYS_CA_ADDR": ca.address,

@@ -53,7 +53,7 @@ def has_no_image(view: WorkloadView) -> None:
     view.retry_next_at.FromSeconds(view.last_updated.seconds + 5)
 
 
-def has_no_place(view: WorkloadView) -> None:
+def make_unplaceable(view: WorkloadView) -> None:
     view.status = "Pending"
     view.failure_reason = "INSUFFICIENT_RESOURCES"
     view.reason.code = "Unplaceable"
@@ -79,7 +79,7 @@ def has_a_bad_spec(view: WorkloadView) -> None:
         ("apply", crashes, "CrashLoop: restarted 3 times", "persysctl logs web"),
         ("apply", is_unhealthy, "Running (unhealthy): Unhealthy", "persysctl logs web"),
         ("apply", has_no_image, "no such host", "persysctl workload retry web"),
-        ("apply", has_no_place, "Unplaceable: 1 node short of", "persysctl explain web"),
+        ("apply", make_unplaceable, "Unplaceable: 1 node short of", "persysctl explain web"),
         ("apply", has_a_bad_spec, "no such option", "persysctl workload get web -o yaml"),
         ("redeploy", stays_changed, "network bridge is not", "persysctl workload redeploy web"),
         ("start", crashes, "CrashLoop: restarted 3 times", "persysctl logs web"),

@@ -14,7 +14,7 @@ from persys.errors import UnavailableError
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 from root_ca import Root
-from shells.cli.conftest import Cluster, Ended
+from shells.cli.conftest import CliResult, Cluster
 from shells.cli.gateway import gateway
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def gateway_url(cluster: Cluster) -> Iterator[str]:
 def ctl(run: Run, gateway_url: str) -> Run:
     """persysctl connected to the stub cluster through the gateway."""
 
-    def ctl(*words: str, stdin: str = "") -> Ended:
+    def ctl(*words: str, stdin: str = "") -> CliResult:
         return run(*words, stdin=stdin, PERSYS_API_ENDPOINT=gateway_url)
 
     return ctl

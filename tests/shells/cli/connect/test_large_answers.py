@@ -17,7 +17,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 @contextmanager
-def answering(head: bytes, *, parts: int) -> Iterator[str]:
+def serving(head: bytes, *, parts: int) -> Iterator[str]:
     """A server that answers with this head and this many chunks."""
     listening = socket.create_server(("127.0.0.1", 0))
 
@@ -41,7 +41,7 @@ def answering(head: bytes, *, parts: int) -> Iterator[str]:
 def test_an_answer_with_too_large_a_length_is_not_read() -> None:
     head = HEAD + b"Content-Length: 1000000000000\r\n"
     with (
-        answering(head, parts=1) as url,
+        serving(head, parts=1) as url,
         SchedulerClient(Gateway(url)) as client,
         pytest.raises(UnavailableError, match="is larger than"),
     ):
@@ -52,7 +52,7 @@ def test_an_answer_with_too_large_a_length_is_not_read() -> None:
 def test_a_line_without_an_end_is_refused(stream: str) -> None:
     parts = LINE_BYTES_MAX // len(PART) + 2
     head = HEAD + b"Connection: close\r\n"
-    with answering(head, parts=parts) as url, SchedulerClient(Gateway(url)) as client:
+    with serving(head, parts=parts) as url, SchedulerClient(Gateway(url)) as client:
         is_log = stream == "logs"
         messages = client.stream_logs("web") if is_log else client.watch_events(after=0)
         with pytest.raises(UnavailableError, match="is longer than"):

@@ -27,7 +27,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, object]] = {
 }
 
 
-class Older(BaseHTTPRequestHandler):
+class OlderGateway(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     leaves = False
     bodies: list[bytes] = []  # noqa: RUF012 - one server at a time
@@ -52,7 +52,7 @@ class Older(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def older() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Older)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), OlderGateway)
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -75,7 +75,7 @@ def test_a_workload_is_scheduled(run: Run, older: str) -> None:
     result = run("apply", "-f", "-", "--api", older, stdin="id: web\ncontainer: {image: nginx}\n")
 
     assert result.code == 0, result.err
-    assert json.loads(Older.bodies[-1])["workload_id"] == "web"
+    assert json.loads(OlderGateway.bodies[-1])["workload_id"] == "web"
 
 
 def test_unknown_and_refused_workloads_are_reported(run: Run, older: str) -> None:
@@ -88,7 +88,7 @@ def test_unknown_and_refused_workloads_are_reported(run: Run, older: str) -> Non
 
 
 def test_a_closed_connection_is_reopened(older: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Older, "leaves", True)
+    monkeypatch.setattr(OlderGateway, "leaves", True)
 
     with SchedulerClient(Gateway(older)) as client:
         found = [client.list_nodes()[0].node_id for _ in range(3)]

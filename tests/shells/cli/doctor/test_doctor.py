@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from persys.infra.atomic_files import CertificateFiles
-    from shells.cli.conftest import Ended, Run
+    from shells.cli.conftest import CliResult, Run
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def secure(root: Root) -> Iterator[str]:
     server.stop(None).wait()
 
 
-def found(ended: Ended, check: str) -> list[dict[str, str]]:
+def found(ended: CliResult, check: str) -> list[dict[str, str]]:
     """The findings of one check that are not ok, each with a fix."""
     findings = [each for each in json.loads(ended.out) if each["check"] == check]
     bad = [each for each in findings if each["level"] != "ok"]
@@ -58,7 +58,7 @@ def found(ended: Ended, check: str) -> list[dict[str, str]]:
     return bad
 
 
-def worst(ended: Ended, check: str) -> str:
+def worst_finding(ended: CliResult, check: str) -> str:
     (finding,) = found(ended, check)
     return f"{finding['level']}: {finding['what']}"
 
@@ -90,7 +90,7 @@ def test_a_context_file_that_cannot_be_read(run: Run, home: Path) -> None:
     result = run("doctor", "-o", "json")
 
     assert result.code == 1
-    assert "config.yaml" in worst(result, "context")
+    assert "config.yaml" in worst_finding(result, "context")
 
 
 def test_a_context_file_that_other_users_can_read(ctl: Run, home: Path) -> None:
@@ -101,14 +101,14 @@ def test_a_context_file_that_other_users_can_read(ctl: Run, home: Path) -> None:
     result = ctl("doctor", "-o", "json")
 
     assert result.code == 0, "a warning is no failure"
-    assert worst(result, "context").startswith("warn")
+    assert worst_finding(result, "context").startswith("warn")
 
 
 def test_a_name_that_does_not_resolve(run: Run) -> None:
     result = run("doctor", "-o", "json", "--scheduler", "nowhere.invalid:8085")
 
     assert result.code == 1
-    assert "cannot resolve nowhere.invalid" in worst(result, "endpoint")
+    assert "cannot resolve nowhere.invalid" in worst_finding(result, "endpoint")
 
 
 def test_a_port_that_refuses_connections(run: Run, unused_address: str) -> None:
@@ -116,14 +116,14 @@ def test_a_port_that_refuses_connections(run: Run, unused_address: str) -> None:
         result = run("doctor", "-o", "json", *words)
 
         assert result.code == 1
-        assert "connection refused" in worst(result, "endpoint")
+        assert "connection refused" in worst_finding(result, "endpoint")
 
 
 def test_plain_text_to_a_port_with_tls(secure: str, run: Run) -> None:
     result = run("doctor", "-o", "json", "--scheduler", secure)
 
     assert result.code == 1
-    assert "the server requires TLS" in worst(result, "endpoint")
+    assert "the server requires TLS" in worst_finding(result, "endpoint")
 
 
 def test_tls_to_a_port_with_plain_text(cluster: Cluster, run: Run, root: Root) -> None:
@@ -134,14 +134,14 @@ def test_tls_to_a_port_with_plain_text(cluster: Cluster, run: Run, root: Root) -
     )
 
     assert result.code == 1
-    assert "does not use TLS" in worst(result, "endpoint")
+    assert "does not use TLS" in worst_finding(result, "endpoint")
 
 
 def test_no_certificate_at_all(secure: str, run: Run) -> None:
     result = run("doctor", "-o", "json", "--scheduler", secure, PERSYS_INSECURE="")
 
     assert result.code == 1
-    assert "no client certificate" in worst(result, "certificate")
+    assert "no client certificate" in worst_finding(result, "certificate")
 
 
 def test_a_missing_certificate_file(secure: str, run: Run, root: Root) -> None:
@@ -150,7 +150,7 @@ def test_a_missing_certificate_file(secure: str, run: Run, root: Root) -> None:
 
     result = run("doctor", "-o", "json", "--scheduler", secure, *flags(own), PERSYS_INSECURE="")
 
-    assert str(own.certificate) in worst(result, "certificate")
+    assert str(own.certificate) in worst_finding(result, "certificate")
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_an_expired_expiring_or_future_certificate(
     result = run("doctor", "-o", "json", "--scheduler", secure, *flags(own), PERSYS_INSECURE="")
 
     level, _, text = expected.partition(": .*")
-    assert worst(result, "certificate").startswith(level)
-    assert text in worst(result, "certificate")
+    assert worst_finding(result, "certificate").startswith(level)
+    assert text in worst_finding(result, "certificate")
 
 
 def test_a_certificate_of_another_ca(secure: str, run: Run, root: Root, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_certificate_of_another_ca(secure: str, run: Run, root: Root, tmp_path
     result = run("doctor", "-o", "json", "--scheduler", secure, *flags(own), PERSYS_INSECURE="")
 
     assert result.code == 1
-    assert "the server rejected" in worst(result, "endpoint")
+    assert "the server rejected" in worst_finding(result, "endpoint")
 
 
 def test_a_certificate_of_the_wrong_role(secure: str, run: Run, root: Root) -> None:
@@ -189,7 +189,7 @@ def test_a_certificate_of_the_wrong_role(secure: str, run: Run, root: Root) -> N
 
     result = run("doctor", "-o", "json", "--scheduler", secure, *flags(own), PERSYS_INSECURE="")
 
-    assert "agent/n1" in worst(result, "certificate")
+    assert "agent/n1" in worst_finding(result, "certificate")
 
 
 def test_a_key_that_other_users_can_read(secure: str, run: Run, root: Root) -> None:
@@ -198,7 +198,7 @@ def test_a_key_that_other_users_can_read(secure: str, run: Run, root: Root) -> N
 
     result = run("doctor", "-o", "json", "--scheduler", secure, *flags(own), PERSYS_INSECURE="")
 
-    assert f"{own.key} is accessible to other users" in worst(result, "certificate")
+    assert f"{own.key} is accessible to other users" in worst_finding(result, "certificate")
 
 
 def test_a_clock_that_is_off(cluster: Cluster, ctl: Run) -> None:
@@ -242,14 +242,14 @@ def test_no_nodes_and_nodes_that_are_not_ready(cluster: Cluster, ctl: Run) -> No
     cluster.nodes.clear()
     result = ctl("doctor", "-o", "json")
     assert result.code == 1
-    assert "the cluster has no nodes" in worst(result, "nodes")
+    assert "the cluster has no nodes" in worst_finding(result, "nodes")
 
 
 def test_versions_that_differ(cluster: Cluster, ctl: Run) -> None:
     cluster.nodes["n1"].agent_version = "0.0.1"
     cluster.mode.version = "9.9"
 
-    text = worst(ctl("doctor", "-o", "json"), "versions")
+    text = worst_finding(ctl("doctor", "-o", "json"), "versions")
 
     assert "agent n1 0.0.1" in text
     assert "scheduler 9.9" in text
@@ -334,8 +334,13 @@ def test_internal_errors_and_unreadable_records_are_reported(cluster: Cluster, c
         "the scheduler failed 3 times in step for web: ValueError: odd",
         "the agent of n1 failed 3 times in step for web: ValueError: odd",
     ]
-    assert worst(result, "store") == "fail: record /workloads/db cannot be read: checksum differs"
-    assert worst(result, "policy").startswith("warn: old would be refused by the policy of n1")
+    assert (
+        worst_finding(result, "store")
+        == "fail: record /workloads/db cannot be read: checksum differs"
+    )
+    assert worst_finding(result, "policy").startswith(
+        "warn: old would be refused by the policy of n1"
+    )
 
 
 def test_an_srv_record_that_does_not_exist(run: Run, unused_address: str) -> None:
@@ -344,7 +349,7 @@ def test_an_srv_record_that_does_not_exist(run: Run, unused_address: str) -> Non
     )  # fmt: skip
 
     assert result.code == 1
-    assert "cannot resolve the SRV records" in worst(result, "dns")
+    assert "cannot resolve the SRV records" in worst_finding(result, "dns")
 
 
 def test_docker_is_missing_or_does_not_answer(cluster: Cluster, run: Run, tmp_path: Path) -> None:
@@ -353,7 +358,7 @@ def test_docker_is_missing_or_does_not_answer(cluster: Cluster, run: Run, tmp_pa
     silent = run(*words, DOCKER_HOST="tcp://127.0.0.1:1")
     missing = run(*words, PATH=str(tmp_path))
 
-    assert "does not respond" in worst(silent, "docker")
+    assert "does not respond" in worst_finding(silent, "docker")
     assert found(missing, "docker") or found(missing, "libvirt")
 
 
@@ -363,7 +368,7 @@ def test_an_unhealthy_agent(cluster: Cluster, run: Run) -> None:
 
     result = run("doctor", "-o", "json", "--scheduler", cluster.address, "--agent", cluster.address)
 
-    assert "unhealthy: no socket" in worst(result, "agent")
+    assert "unhealthy: no socket" in worst_finding(result, "agent")
 
 
 def test_the_port_of_the_agent_belongs_to_another_process(
@@ -375,8 +380,8 @@ def test_the_port_of_the_agent_belongs_to_another_process(
         taken = run(*words, "--agent", address)
         silent = run(*words, "--agent", unused_address)
 
-    assert "does not respond as an agent" in worst(taken, "agent")
-    assert "connection refused" in worst(silent, "agent")
+    assert "does not respond as an agent" in worst_finding(taken, "agent")
+    assert "connection refused" in worst_finding(silent, "agent")
 
 
 def test_a_disk_that_is_nearly_full() -> None:

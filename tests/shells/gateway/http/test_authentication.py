@@ -52,7 +52,7 @@ async def test_a_viewer_reads_and_changes_nothing(secure_api: RunningGateway, ro
         assert "viewer/alice" in problem["detail"]
 
 
-def tried(path: str) -> str:
+def example_path(path: str) -> str:
     """A path of the route table with example values."""
     return re.sub(r"{\w+}", "x", path)
 
@@ -73,7 +73,7 @@ async def test_every_route_requires_the_permission_of_its_rpc(
     for prefix, route in refused:
         for within in ("", "/clusters/default"):
             response = await secure_api.ask(
-                route.method, prefix + within + tried(route.path), ssl=context
+                route.method, prefix + within + example_path(route.path), ssl=context
             )
             assert response[0] == 403, route
     assert refused
@@ -83,8 +83,8 @@ async def test_every_route_requires_credentials(secure_api: RunningGateway, root
     context = client_context(root)
     own = ("/clusters", f"{API}/clusters", f"{API}/overview", f"{API}/audit", f"{API}/gitops")
     every = [("GET", path) for path in own]
-    every += [(route.method, API + tried(route.path)) for route in ROUTES]
-    every += [(route.method, tried(route.path)) for route in CONTRACT_ROUTES]
+    every += [(route.method, API + example_path(route.path)) for route in ROUTES]
+    every += [(route.method, example_path(route.path)) for route in CONTRACT_ROUTES]
 
     for method, path in every:
         assert (await secure_api.ask(method, path, ssl=context))[0] == 401, path

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from cancellation import Moment, at_every_wait
-from cancelled_requests import Cancelling
+from cancelled_requests import RequestCanceller
 from persys.model.identity import Role
 from persys.wire.methods import METHODS, Audit, Form
 from root_ca import Root
@@ -28,12 +28,14 @@ STREAMED = [where for where, route in REST.items() if route.form is not Form.UNA
 
 
 @pytest.fixture
-def cancelling() -> Cancelling:
-    return Cancelling()
+def cancelling() -> RequestCanceller:
+    return RequestCanceller()
 
 
 @pytest.fixture
-async def api(root: Root, world: World, cancelling: Cancelling) -> AsyncIterator[RunningGateway]:
+async def api(
+    root: Root, world: World, cancelling: RequestCanceller
+) -> AsyncIterator[RunningGateway]:
     address = f"127.0.0.1:{world.cluster.settings.grpc_port}"
     settings = quiet_gateway(insecure=False, scheduler_addr=(address,))
     around, tls = cancelling.middleware(), root.tls(Role.GATEWAY, "g1")
@@ -67,7 +69,7 @@ async def finished(api: RunningGateway) -> None:
 
 @pytest.mark.parametrize("where", UNARY)
 async def test_a_change_is_complete_with_its_audit_or_never_happened(
-    where: str, world: World, api: RunningGateway, ask: RequestContext, cancelling: Cancelling
+    where: str, world: World, api: RunningGateway, ask: RequestContext, cancelling: RequestCanceller
 ) -> None:
     name = REST[where].rpc
 
@@ -83,11 +85,11 @@ async def test_a_change_is_complete_with_its_audit_or_never_happened(
     async def beside() -> dict[str, object]:
         return {"audit": (await audit_lines(api)).count(200)}
 
-    tried = CallCancellation(world, name, complete, cancelled=cancelled, beside=beside)
-    full = await tried.complete()
+    example_path = CallCancellation(world, name, complete, cancelled=cancelled, beside=beside)
+    full = await example_path.complete()
 
     assert "audit" in full
-    assert await at_every_wait(lambda moment: tried.cancelled(moment, full))
+    assert await at_every_wait(lambda moment: example_path.cancelled(moment, full))
 
 
 # A repeated read is audited again: only a change is done once.
@@ -95,29 +97,29 @@ async def test_a_change_is_complete_with_its_audit_or_never_happened(
     "where", [where for where in UNARY if "/api/v1/" in where and METHODS[REST[where].rpc].mutating]
 )
 async def test_a_retry_with_the_same_key_after_a_broken_connection_is_done_once(
-    where: str, world: World, api: RunningGateway, ask: RequestContext, cancelling: Cancelling
+    where: str, world: World, api: RunningGateway, ask: RequestContext, cancelling: RequestCanceller
 ) -> None:
     call = CALLS[REST[where].rpc]
 
     async def attempt(moment: Moment) -> bool:
         own = f"y{moment.number}{'b' if moment.late else 'a'}"
         await call.before(world, own)
-        before = told_of(world, call.event)
+        before = count_events(world, call.event)
         reached = await cancelling.cancelled(moment, ask(where, own))
         assert await ask(where, own) == 200, moment
-        assert told_of(world, call.event) - before <= 1, moment
+        assert count_events(world, call.event) - before <= 1, moment
         return reached
 
     assert await at_every_wait(attempt)
 
 
-def told_of(world: World, kind: str) -> int:
+def count_events(world: World, kind: str) -> int:
     return sum(event.kind == kind for _, event in world.app.cluster.events)
 
 
 @pytest.mark.parametrize("where", STREAMED)
 async def test_a_cut_upload_is_complete_or_never_happened_and_is_audited(
-    where: str, world: World, api: RunningGateway, ask: RequestContext, cancelling: Cancelling
+    where: str, world: World, api: RunningGateway, ask: RequestContext, cancelling: RequestCanceller
 ) -> None:
     name = REST[where].rpc
 
@@ -132,15 +134,15 @@ async def test_a_cut_upload_is_complete_or_never_happened_and_is_audited(
             assert len(await audit_lines(api)) > lines, moment
         return reached
 
-    tried = CallCancellation(world, name, complete, cancelled=cancelled)
-    full = await tried.complete()
+    example_path = CallCancellation(world, name, complete, cancelled=cancelled)
+    full = await example_path.complete()
 
-    assert await at_every_wait(lambda moment: tried.cancelled(moment, full))
+    assert await at_every_wait(lambda moment: example_path.cancelled(moment, full))
     assert full or METHODS[name].audit is Audit.START
 
 
 async def test_an_accepted_delivery_is_processed_after_its_sender_disconnects(
-    cluster: Cluster, cancelling: Cancelling
+    cluster: Cluster, cancelling: RequestCanceller
 ) -> None:
     await cluster.join()
     await a_stack(cluster, "shop")

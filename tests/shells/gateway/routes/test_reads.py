@@ -150,7 +150,7 @@ async def test_batches_too_large_for_one_response_are_split(
         assert (status, response["workload"]["workload_id"]) == (200, name)
 
 
-class Elder(AgentControlServicer):
+class OlderScheduler(AgentControlServicer):
     """A scheduler with only the RPCs of the original protocol."""
 
     async def GetWorkload(  # noqa: N802
@@ -161,7 +161,7 @@ class Elder(AgentControlServicer):
 
 async def test_a_scheduler_without_batch_reads_is_read_one_by_one() -> None:
     server = grpc.aio.server()
-    add_AgentControlServicer_to_server(Elder(), server)
+    add_AgentControlServicer_to_server(OlderScheduler(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     names = [f"w{number}" for number in range(30)]

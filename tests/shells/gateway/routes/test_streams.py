@@ -11,16 +11,16 @@ from aiohttp import WSMsgType
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.gateway.running_gateway import RunningGateway
 from shells.scheduler.api.test_images import a_store
-from shells.scheduler.api.test_logs_exec import Talker, a_talker
+from shells.scheduler.api.test_logs_exec import LogsAgent, a_logs_agent
 from shells.scheduler.harness import Cluster
 
 
 @pytest.fixture
-async def talker(cluster: Cluster) -> AsyncIterator[Talker]:
-    async with a_talker(cluster, "called") as talker:
+async def logs_agent(cluster: Cluster) -> AsyncIterator[LogsAgent]:
+    async with a_logs_agent(cluster, "called") as logs_agent:
         await cluster.control.apply("web")
         await cluster.control.until("web", "Running")
-        yield talker
+        yield logs_agent
 
 
 async def events_in(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, str]]:
@@ -56,14 +56,14 @@ async def test_a_watch_of_expired_events_is_410(api: RunningGateway) -> None:
     assert (status, problem["code"]) == (410, "OUT_OF_RANGE")
 
 
-async def test_logs_are_returned_as_raw_bytes(api: RunningGateway, talker: Talker) -> None:
+async def test_logs_are_returned_as_raw_bytes(api: RunningGateway, logs_agent: LogsAgent) -> None:
     async with api.session.get("/api/v1/workloads/web/logs?tail=7&service=db") as response:
         assert response.content_type == "text/plain"
         assert await response.read() == b"out\nerr\n"
-    assert (talker.logs_asked[0].tail, talker.logs_asked[0].service) == (7, "db")
+    assert (logs_agent.logs_asked[0].tail, logs_agent.logs_asked[0].service) == (7, "db")
 
 
-async def test_logs_are_returned_as_ndjson(api: RunningGateway, talker: Talker) -> None:
+async def test_logs_are_returned_as_ndjson(api: RunningGateway, logs_agent: LogsAgent) -> None:
     accept = {"Accept": "application/x-ndjson"}
     async with api.session.get("/api/v1/workloads/web/logs", headers=accept) as response:
         lines = [json.loads(line) async for line in response.content]
@@ -104,7 +104,7 @@ async def test_an_image_without_a_matching_node_is_refused(api: RunningGateway) 
 
 
 async def test_exec_over_a_websocket_with_protobuf_frames(
-    api: RunningGateway, talker: Talker
+    api: RunningGateway, logs_agent: LogsAgent
 ) -> None:
     async with api.session.ws_connect("/api/v1/workloads/web/exec") as socket:
         start = pb.ExecInput(start=pb.ExecStart(workload_id="other", command=["echo"]))
@@ -121,7 +121,9 @@ async def test_exec_over_a_websocket_with_protobuf_frames(
     assert (ended.type, ended.data) == (WSMsgType.CLOSE, 1000)
 
 
-async def test_exec_over_a_websocket_with_json_frames(api: RunningGateway, talker: Talker) -> None:
+async def test_exec_over_a_websocket_with_json_frames(
+    api: RunningGateway, logs_agent: LogsAgent
+) -> None:
     async with api.session.ws_connect("/api/v1/workloads/web/exec?command=echo") as socket:
         assert await socket.receive_str() == "{}"
         await socket.send_str(json.dumps({"stdin": base64.b64encode(b"hi").decode()}))
@@ -134,7 +136,7 @@ async def test_exec_over_a_websocket_with_json_frames(api: RunningGateway, talke
     ("path", "code"), [("web/exec?command=refuse", 4422), ("none/exec?command=x", 4404)]
 )
 async def test_a_refused_exec_closes_with_the_status(
-    api: RunningGateway, talker: Talker, path: str, code: int
+    api: RunningGateway, logs_agent: LogsAgent, path: str, code: int
 ) -> None:
     async with api.session.ws_connect(f"/api/v1/workloads/{path}") as socket:
         ended = await socket.receive()

@@ -7,17 +7,21 @@ import pytest
 from persys.gateway.upstream.balancing import Strategy, order_by_strategy
 
 
-class One(NamedTuple):
+class FakeEndpoint(NamedTuple):
     address: str
     healthy: bool = True
     is_leader: bool = False
 
 
-FIVE = [One(f"s{number}:8085") for number in range(5)]
+FIVE = [FakeEndpoint(f"s{number}:8085") for number in range(5)]
 
 
 def test_the_leader_comes_first_and_the_unhealthy_last() -> None:
-    lost, plain, leader = One("a", healthy=False), One("b"), One("c", is_leader=True)
+    lost, plain, leader = (
+        FakeEndpoint("a", healthy=False),
+        FakeEndpoint("b"),
+        FakeEndpoint("c", is_leader=True),
+    )
 
     assert order_by_strategy([lost, plain, leader], Strategy.LEADER_ONLY, "") == [
         leader,

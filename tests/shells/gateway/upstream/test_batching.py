@@ -8,7 +8,7 @@ import pytest
 from persys.errors import UnavailableError
 from persys.gateway.upstream import batching
 from persys.gateway.upstream.batching import Batcher
-from shells.gateway.upstream.test_single_flight import turns
+from shells.gateway.upstream.test_single_flight import run_loop
 
 
 @pytest.fixture(autouse=True)
@@ -35,9 +35,9 @@ async def test_a_read_during_a_call_joins_the_next_batch() -> None:
     source = Source()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(gathered.get("key", "a", source.fetch))
-        await turns()
+        await run_loop()
         later = [group.create_task(gathered.get("key", name, source.fetch)) for name in "bcab"]
-        await turns()
+        await run_loop()
         source.may_end.set()
 
     assert source.asked == [["a"], ["b", "c", "a"]]
@@ -65,9 +65,9 @@ async def test_a_failed_batch_does_not_fail_the_next() -> None:
 
     async with asyncio.TaskGroup() as group:
         group.create_task(ask_and_fail())
-        await turns()
+        await run_loop()
         well = group.create_task(gathered.get("key", "b", source.fetch))
-        await turns()
+        await run_loop()
         source.may_end.set()
 
     assert well.result() == "B"
@@ -78,13 +78,13 @@ async def test_a_cancelled_waiter_does_not_affect_its_batch() -> None:
     source = Source()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(gathered.get("key", "a", source.fetch))
-        await turns()
+        await run_loop()
         leaving = group.create_task(gathered.get("key", "b", source.fetch))
-        await turns()
+        await run_loop()
         leaving.cancel()
-        await turns()
+        await run_loop()
         later = group.create_task(gathered.get("key", "c", source.fetch))
-        await turns()
+        await run_loop()
         source.may_end.set()
 
     assert (first.result(), later.result()) == ("A", "C")

@@ -22,7 +22,7 @@ class Source:
         return own
 
 
-async def turns(count: int = 5) -> None:
+async def run_loop(count: int = 5) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -32,9 +32,9 @@ async def test_a_request_during_a_call_gets_the_next_one() -> None:
     source = Source()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(shared.call("a", source.call))
-        await turns()
+        await run_loop()
         later = [group.create_task(shared.call("a", source.call)) for _ in range(10)]
-        await turns()
+        await run_loop()
         assert source.begun == 1
         source.may_end.set()
 
@@ -61,9 +61,9 @@ async def test_a_failure_is_shared_and_not_cached() -> None:
 
     async with asyncio.TaskGroup() as group:
         first = group.create_task(outcome_of(shared, fail))
-        await turns()
+        await run_loop()
         later = [group.create_task(outcome_of(shared, fail)) for _ in range(3)]
-        await turns()
+        await run_loop()
         gate.set()
     source.may_end.set()
 
@@ -82,13 +82,13 @@ async def test_a_cancelled_waiter_affects_no_other() -> None:
     source = Source()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(shared.call("a", source.call))
-        await turns()
+        await run_loop()
         leader = group.create_task(shared.call("a", source.call))
-        await turns()
+        await run_loop()
         stays, leaves = (group.create_task(shared.call("a", source.call)) for _ in range(2))
-        await turns()
+        await run_loop()
         leaves.cancel()
-        await turns()
+        await run_loop()
         source.may_end.set()
 
     assert (first.result(), leader.result(), stays.result()) == (1, 2, 2)

@@ -75,7 +75,7 @@ class FakeContext:
 
 
 @dataclass
-class TornApart:
+class TwoStepChange:
     """A change of two halves, with awaits in between."""
 
     begun: set[Moment] = field(default_factory=set)
@@ -119,7 +119,7 @@ def supervisor() -> Supervisor:
 async def test_a_handler_that_began_is_completed_when_its_caller_leaves(
     name: str, supervisor: Supervisor
 ) -> None:
-    owned, state = OwnedWork(supervisor, limit=100), TornApart()
+    owned, state = OwnedWork(supervisor, limit=100), TwoStepChange()
     chain = a_chain(owned, supervisor)
 
     async def attempt(moment: Moment) -> bool:

@@ -27,7 +27,7 @@ def registration(node_id: str) -> pb.RegisterNodeRequest:
     )
 
 
-class Outward:
+class StreamAgent:
     """An agent without a port: it opens a stream and serves calls on it."""
 
     def __init__(self, cluster: Cluster, node_id: str, agent: Agent | None = None) -> None:
@@ -53,10 +53,10 @@ class Outward:
 
 
 @asynccontextmanager
-async def outward(
+async def a_stream_agent(
     cluster: Cluster, node_id: str = "inside", *, agent: Agent | None = None
-) -> AsyncIterator[Outward]:
-    node = Outward(cluster, node_id, agent)
+) -> AsyncIterator[StreamAgent]:
+    node = StreamAgent(cluster, node_id, agent)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(node.run())
 
@@ -69,7 +69,7 @@ async def outward(
 
 
 async def test_an_agent_without_a_port_runs_workloads(cluster: Cluster) -> None:
-    async with outward(cluster) as node:
+    async with a_stream_agent(cluster) as node:
         await cluster.control.apply("web")
         view = await cluster.control.until("web", "Running")
         await cluster.control.want("web", "Stopped")
@@ -83,7 +83,7 @@ async def test_an_agent_without_a_port_runs_workloads(cluster: Cluster) -> None:
 
 async def test_agents_with_an_endpoint_and_on_streams_work_together(cluster: Cluster) -> None:
     outside = await cluster.join("outside")
-    async with outward(cluster) as node:
+    async with a_stream_agent(cluster) as node:
         for name in ("a", "b"):
             await cluster.control.apply(name, cpu=3000)
         for name in ("a", "b"):
@@ -93,7 +93,7 @@ async def test_agents_with_an_endpoint_and_on_streams_work_together(cluster: Clu
 
 
 async def test_an_agent_reconnects_after_a_restart_of_the_scheduler(cluster: Cluster) -> None:
-    async with outward(cluster) as node:
+    async with a_stream_agent(cluster) as node:
         await cluster.control.apply("before")
         await cluster.control.until("before", "Running")
 
@@ -107,7 +107,7 @@ async def test_an_agent_reconnects_after_a_restart_of_the_scheduler(cluster: Clu
 
 
 async def test_a_scheduler_with_open_streams_stops_at_once(cluster: Cluster) -> None:
-    async with outward(cluster):
+    async with a_stream_agent(cluster):
         async with asyncio.timeout(1.5):
             await cluster.stop()
         await cluster.start()
@@ -118,7 +118,7 @@ async def test_a_third_party_agent_gets_the_orders_of_the_contract(cluster: Clus
     states: dict[str, str] = {}
     orders: list[str] = []
 
-    async def obey(call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+    async def serve_orders(call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
         async for message in call:
             match message.WhichOneof("message"):
                 case "apply":
@@ -138,7 +138,7 @@ async def test_a_third_party_agent_gets_the_orders_of_the_contract(cluster: Clus
 
     call = cluster.control.stub.ControlStream()
     async with asyncio.TaskGroup() as group:
-        parts = [group.create_task(obey(call)), group.create_task(beat(call))]
+        parts = [group.create_task(serve_orders(call)), group.create_task(beat(call))]
         await cluster.control.apply("web", image="shop:1")
         view = await cluster.control.until("web", "Running")
         await cluster.control.delete("web")
@@ -193,7 +193,7 @@ async def test_a_heartbeat_of_an_unknown_node_ends_the_stream(cluster: Cluster) 
 async def test_a_stale_copy_behind_nat_is_removed_as_soon_as_its_stream_is_open(
     cluster: Cluster,
 ) -> None:
-    async with outward(cluster) as node:
+    async with a_stream_agent(cluster) as node:
         await cluster.control.apply("web")
         await cluster.control.until("web", "Running")
     await cluster.control.until_node("inside", "NotReady")
@@ -201,7 +201,7 @@ async def test_a_stale_copy_behind_nat_is_removed_as_soon_as_its_stream_is_open(
     await cluster.control.until_gone("web")
     assert node.agent.running() == {"web"}
 
-    async with outward(cluster, agent=node.agent):
+    async with a_stream_agent(cluster, agent=node.agent):
 
         async def removed() -> bool:
             return node.agent.running() == set()

@@ -180,10 +180,10 @@ async def test_a_commit_with_a_lost_reply_is_one_event(cluster: Cluster) -> None
     await cluster.control.apply("web")
     cluster.store.loses_answers = False
 
-    async def told() -> bool:
+    async def is_recorded() -> bool:
         return (await kinds(cluster)).count("WorkloadCreated") == 2
 
-    await eventually(told, lambda: "the event to be shown")
+    await eventually(is_recorded, lambda: "the event to be shown")
     await cluster.control.apply("db")
     seen = await take(stream, 3)
     stream.cancel()

@@ -9,7 +9,7 @@ import pytest
 
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.api.test_control_stream import outward
+from shells.scheduler.api.test_control_stream import a_stream_agent
 from shells.scheduler.harness import Cluster, Control, eventually
 from shells.scheduler.third_party_agent import Agent, Context, Node
 
@@ -17,7 +17,7 @@ PART = b"x" * 100_000
 PARTS = 600  # twice what gRPC holds on the way, at least
 
 
-class Store(Agent):
+class ImageAgent(Agent):
     """An agent that receives images at the pace of the test."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Store(Agent):
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
         self.has_part = False
-        self.left = False
+        self.has_left = False
         self.refuses_after = -1  # parts
 
     async def ListImages(  # noqa: N802
@@ -66,7 +66,7 @@ class Store(Agent):
                 await context.write(agent_pb2.ImageProgress(received_bytes=len(data)))
             is_whole = True
         finally:
-            self.left = not is_whole
+            self.has_left = not is_whole
         self.images[start.name] = bytes(data)
         view = agent_pb2.ImageView(name=start.name, sha256="abc")
         await context.write(agent_pb2.ImageProgress(received_bytes=len(data), image=view))
@@ -80,8 +80,8 @@ class Store(Agent):
         return agent_pb2.RemoveImageResponse(success=True)
 
 
-async def a_store(cluster: Cluster, name: str) -> tuple[Node, Store]:
-    store = Store()
+async def a_store(cluster: Cluster, name: str) -> tuple[Node, ImageAgent]:
+    store = ImageAgent()
     await store.start()
     node = await cluster.join(name, types=("container", "vm"))
     await node.agent.stop()
@@ -193,13 +193,13 @@ async def test_the_slowest_node_sets_the_pace(cluster: Cluster, way: str) -> Non
         responses = group.create_task(sender.ends())
         before = -1
 
-        async def stands_still() -> bool:
+        async def is_stalled() -> bool:
             nonlocal before
             before, now = sender.sent, before
             await asyncio.sleep(0.3)
             return now == sender.sent > 0
 
-        await eventually(stands_still, lambda: "the sender to wait")
+        await eventually(is_stalled, lambda: "the sender to wait")
         assert sender.sent < PARTS / 2
         assert fast.parts_taken < PARTS / 2
         slow.may_go_on.set()
@@ -210,17 +210,17 @@ async def test_the_slowest_node_sets_the_pace(cluster: Cluster, way: str) -> Non
 
 
 @asynccontextmanager
-async def a_slow_store(cluster: Cluster, way: str) -> AsyncIterator[Store]:
+async def a_slow_store(cluster: Cluster, way: str) -> AsyncIterator[ImageAgent]:
     if way == "called":
         _, store = await a_store(cluster, "slow")
         yield store
         return
-    store = Store()
-    async with outward(cluster, "slow", agent=store):
+    store = ImageAgent()
+    async with a_stream_agent(cluster, "slow", agent=store):
         yield store
 
 
-def begun(store: Store) -> Callable[[], Awaitable[bool]]:
+def upload_started(store: ImageAgent) -> Callable[[], Awaitable[bool]]:
     async def has_begun() -> bool:
         return bool(store.starts_taken)
 
@@ -240,10 +240,10 @@ async def test_nodes_are_cancelled_when_the_sender_disconnects(cluster: Cluster)
         await eventually(has_part, lambda: "the agent to have a part")
         reading.cancel()
 
-    async def left() -> bool:
-        return store.left
+    async def has_left() -> bool:
+        return store.has_left
 
-    await eventually(left, lambda: "the agent to know")
+    await eventually(has_left, lambda: "the agent to know")
     assert store.images == {}
 
 

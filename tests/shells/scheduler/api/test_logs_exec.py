@@ -9,7 +9,7 @@ import pytest
 
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.api.test_control_stream import outward
+from shells.scheduler.api.test_control_stream import a_stream_agent
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.third_party_agent import Agent, Context
 
@@ -17,7 +17,7 @@ ENDLESS = "endless"
 CHUNK = b"x" * 10_000
 
 
-class Talker(Agent):
+class LogsAgent(Agent):
     """An agent that serves logs and exec. Requests for `endless` never end."""
 
     def __init__(self) -> None:
@@ -58,30 +58,30 @@ class Talker(Agent):
 
 
 @asynccontextmanager
-async def a_talker(cluster: Cluster, way: str) -> AsyncIterator[Talker]:
-    talker = Talker()
+async def a_logs_agent(cluster: Cluster, way: str) -> AsyncIterator[LogsAgent]:
+    logs_agent = LogsAgent()
     if way == "called":
-        await talker.start()
+        await logs_agent.start()
         node = await cluster.join()
         await node.agent.stop()
-        node.agent = talker
+        node.agent = logs_agent
         await node.register()
-        yield talker
+        yield logs_agent
         return
-    async with outward(cluster, agent=talker):
-        yield talker
+    async with a_stream_agent(cluster, agent=logs_agent):
+        yield logs_agent
 
 
 @pytest.fixture(params=["called", "stream"])
-async def talker(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIterator[Talker]:
-    async with a_talker(cluster, request.param) as talker:
+async def logs_agent(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIterator[LogsAgent]:
+    async with a_logs_agent(cluster, request.param) as logs_agent:
         for name in ("web", ENDLESS):
             await cluster.control.apply(name)
             await cluster.control.until(name, "Running")
-        yield talker
+        yield logs_agent
 
 
-def spoken(*inputs: bytes, command: str = "echo") -> AsyncIterator[pb.ExecInput]:
+def exec_inputs(*inputs: bytes, command: str = "echo") -> AsyncIterator[pb.ExecInput]:
     async def messages() -> AsyncIterator[pb.ExecInput]:
         yield pb.ExecInput(start=pb.ExecStart(workload_id="web", command=[command]))
         for data in inputs:
@@ -91,7 +91,9 @@ def spoken(*inputs: bytes, command: str = "echo") -> AsyncIterator[pb.ExecInput]
     return messages()
 
 
-async def test_logs_are_relayed_as_the_agent_sends_them(cluster: Cluster, talker: Talker) -> None:
+async def test_logs_are_relayed_as_the_agent_sends_them(
+    cluster: Cluster, logs_agent: LogsAgent
+) -> None:
     request = pb.LogsRequest(workload_id="web", tail=7, service="db", timestamps=True)
     request.since.FromNanoseconds(1_500_000_000_000_000_001)
 
@@ -101,34 +103,34 @@ async def test_logs_are_relayed_as_the_agent_sends_them(cluster: Cluster, talker
         (b"out\n", "stdout", ""),
         (b"err\n", "stderr", "db"),
     ]
-    (requested,) = talker.logs_asked
+    (requested,) = logs_agent.logs_asked
     assert (requested.tail, requested.service, requested.timestamps) == (7, "db", True)
     assert requested.since_unix_nanos == 1_500_000_000_000_000_001
 
 
-async def test_a_slow_reader_slows_the_agent(cluster: Cluster, talker: Talker) -> None:
+async def test_a_slow_reader_slows_the_agent(cluster: Cluster, logs_agent: LogsAgent) -> None:
     call = cluster.control.stub.StreamLogs(pb.LogsRequest(workload_id=ENDLESS))
     await call.read()
     sent = -1
 
-    async def stands_still() -> bool:
+    async def is_stalled() -> bool:
         nonlocal sent
-        before, sent = sent, talker.chunks_sent
+        before, sent = sent, logs_agent.chunks_sent
         await asyncio.sleep(0.3)
-        return before == talker.chunks_sent
+        return before == logs_agent.chunks_sent
 
-    await eventually(stands_still, lambda: "the agent to wait")
-    waited_at = talker.chunks_sent
+    await eventually(is_stalled, lambda: "the agent to wait")
+    waited_at = logs_agent.chunks_sent
     for _ in range(waited_at + 50):
         await call.read()
     call.cancel()
 
     assert waited_at * len(CHUNK) < 32_000_000  # gRPC buffers per connection
-    assert talker.chunks_sent > waited_at
+    assert logs_agent.chunks_sent > waited_at
 
 
 async def test_a_disconnected_reader_cancels_the_call_to_the_agent(
-    cluster: Cluster, talker: Talker
+    cluster: Cluster, logs_agent: LogsAgent
 ) -> None:
     call = cluster.control.stub.StreamLogs(pb.LogsRequest(workload_id=ENDLESS))
     await call.read()
@@ -136,13 +138,13 @@ async def test_a_disconnected_reader_cancels_the_call_to_the_agent(
     call.cancel()
 
     async with asyncio.timeout(10):
-        await talker.left.wait()
+        await logs_agent.left.wait()
 
 
-async def test_exec_relays_input_and_output(cluster: Cluster, talker: Talker) -> None:
+async def test_exec_relays_input_and_output(cluster: Cluster, logs_agent: LogsAgent) -> None:
     chunks = [b"%d " % number for number in range(200)]
 
-    call = cluster.control.stub.Exec(spoken(*chunks), timeout=20)
+    call = cluster.control.stub.Exec(exec_inputs(*chunks), timeout=20)
     outputs = [one async for one in call]
 
     assert b"".join(one.stdout for one in outputs) == b"".join(chunks)
@@ -150,9 +152,9 @@ async def test_exec_relays_input_and_output(cluster: Cluster, talker: Talker) ->
 
 
 async def test_a_refusal_of_the_agent_is_returned_with_its_reason(
-    cluster: Cluster, talker: Talker
+    cluster: Cluster, logs_agent: LogsAgent
 ) -> None:
-    call = cluster.control.stub.Exec(spoken(b"a", b"b", command="refuse"), timeout=10)
+    call = cluster.control.stub.Exec(exec_inputs(b"a", b"b", command="refuse"), timeout=10)
 
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await call.read()
@@ -162,7 +164,7 @@ async def test_a_refusal_of_the_agent_is_returned_with_its_reason(
 
 
 async def test_a_session_ends_at_the_node_when_its_user_leaves(
-    cluster: Cluster, talker: Talker
+    cluster: Cluster, logs_agent: LogsAgent
 ) -> None:
     call = cluster.control.stub.Exec()
     await call.write(pb.ExecInput(start=pb.ExecStart(workload_id="web", command=["echo"])))
@@ -172,17 +174,17 @@ async def test_a_session_ends_at_the_node_when_its_user_leaves(
     call.cancel()
 
     async with asyncio.timeout(10):
-        await talker.left.wait()
+        await logs_agent.left.wait()
 
 
 async def test_logs_and_exec_work_while_nothing_can_be_written(
-    cluster: Cluster, talker: Talker
+    cluster: Cluster, logs_agent: LogsAgent
 ) -> None:
     cluster.store.down = True
     await cluster.control.apply("notices")
 
     logs = cluster.control.stub.StreamLogs(pb.LogsRequest(workload_id="web"), timeout=10)
-    outputs = [one async for one in cluster.control.stub.Exec(spoken(b"a"), timeout=10)]
+    outputs = [one async for one in cluster.control.stub.Exec(exec_inputs(b"a"), timeout=10)]
 
     assert len([chunk async for chunk in logs]) == 2
     assert outputs[-1].exit.code == 3

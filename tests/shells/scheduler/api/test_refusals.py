@@ -81,7 +81,7 @@ def unknown_desired_state_alone(request: pb.ApplyWorkloadRequest) -> None:
     request.desired_state = "Sleeping"
 
 
-def nothing_at_all(request: pb.ApplyWorkloadRequest) -> None:
+def empty_spec_field(request: pb.ApplyWorkloadRequest) -> None:
     request.ClearField("spec")
 
 
@@ -110,7 +110,7 @@ def endless_revision(request: pb.ApplyWorkloadRequest) -> None:
         (two_mebibytes, "spec"),
         (unknown_desired_state, "desired_state"),
         (unknown_desired_state_alone, "desired_state"),
-        (nothing_at_all, "spec"),
+        (empty_spec_field, "spec"),
         (endless_revision, "revision_id"),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),

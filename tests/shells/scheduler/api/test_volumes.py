@@ -4,12 +4,12 @@ import pytest
 
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.api.test_control_stream import outward
+from shells.scheduler.api.test_control_stream import a_stream_agent
 from shells.scheduler.harness import Cluster
 from shells.scheduler.third_party_agent import Agent, Context
 
 
-class Keeper(Agent):
+class VolumeAgent(Agent):
     """An agent with one volume of the workload `old`."""
 
     def __init__(self) -> None:
@@ -40,14 +40,14 @@ class Keeper(Agent):
         return agent_pb2.DeleteVolumeResponse(success=True)
 
 
-async def a_keeper(cluster: Cluster, name: str = "n1") -> tuple[str, Keeper]:
-    keeper = Keeper()
-    await keeper.start()
+async def a_volume_agent(cluster: Cluster, name: str = "n1") -> tuple[str, VolumeAgent]:
+    volume_agent = VolumeAgent()
+    await volume_agent.start()
     node = await cluster.join(name)
     await node.agent.stop()
-    node.agent = keeper
+    node.agent = volume_agent
     await node.register()
-    return node.id, keeper
+    return node.id, volume_agent
 
 
 async def listed(cluster: Cluster, **only: str) -> pb.ListVolumesResponse:
@@ -66,7 +66,7 @@ async def delete(cluster: Cluster, node_id: str = "") -> pb.DeleteVolumeResponse
 async def test_all_nodes_are_called_and_those_that_do_not_reply_are_named(
     cluster: Cluster,
 ) -> None:
-    with_one, _ = await a_keeper(cluster)
+    with_one, _ = await a_volume_agent(cluster)
     third_party = await cluster.join("n2")
     gone = await cluster.join("n3")
     await gone.agent.stop()
@@ -83,17 +83,17 @@ async def test_all_nodes_are_called_and_those_that_do_not_reply_are_named(
 
 
 async def test_a_volume_is_deleted_on_the_only_node_that_has_it(cluster: Cluster) -> None:
-    _, keeper = await a_keeper(cluster)
+    _, volume_agent = await a_volume_agent(cluster)
 
     assert (await delete(cluster)).success
 
-    assert keeper.deleted == ["old/data"]
+    assert volume_agent.deleted == ["old/data"]
     assert "volume not found" in (await delete(cluster)).error_message
 
 
 async def test_with_several_holders_a_node_must_be_named(cluster: Cluster) -> None:
-    first, one = await a_keeper(cluster)
-    await a_keeper(cluster, "n2")
+    first, one = await a_volume_agent(cluster)
+    await a_volume_agent(cluster, "n2")
 
     assert "set node_id" in (await delete(cluster)).error_message
     assert (await delete(cluster, first)).success
@@ -101,20 +101,20 @@ async def test_with_several_holders_a_node_must_be_named(cluster: Cluster) -> No
 
 
 async def test_the_volume_of_a_workload_stays(cluster: Cluster) -> None:
-    _, keeper = await a_keeper(cluster)
-    keeper.refuses = "somebody is in it"
+    _, volume_agent = await a_volume_agent(cluster)
+    volume_agent.refuses = "somebody is in it"
     assert "somebody is in it" in (await delete(cluster)).error_message
 
-    keeper.refuses = ""
+    volume_agent.refuses = ""
     await cluster.control.apply("old")
     await cluster.control.until("old", "Running")
     assert "delete the workload first" in (await delete(cluster)).error_message
-    assert keeper.deleted == []
+    assert volume_agent.deleted == []
 
 
 @pytest.mark.parametrize("name", ["ListVolumes", "DeleteVolume"])
 async def test_a_node_on_a_control_stream_is_called_too(cluster: Cluster, name: str) -> None:
-    async with outward(cluster, agent=Keeper()):
+    async with a_stream_agent(cluster, agent=VolumeAgent()):
         found = await listed(cluster)
         assert len(found.volumes) == 1
         if name == "DeleteVolume":

@@ -82,7 +82,7 @@ RECOVERIES = [name for name in CALLS if CALLS[name].before is a_lost_store]
 async def test_every_change_names_its_caller(cluster: Cluster, root: Root) -> None:
     world = await a_world(cluster, root.tls(Role.AGENT, "n1"))
     for number, name in enumerate(name for name in CALLS if name not in RECOVERIES):
-        await named_by_its_event(world, root, name, f"x{number}")
+        await check_audit_event(world, root, name, f"x{number}")
 
 
 @pytest.mark.parametrize("name", RECOVERIES)
@@ -90,10 +90,10 @@ async def test_every_recovery_command_names_its_caller(
     cluster: Cluster, root: Root, name: str
 ) -> None:
     world = await a_world(cluster, root.tls(Role.AGENT, "n1"))
-    await named_by_its_event(world, root, name, "x")
+    await check_audit_event(world, root, name, "x")
 
 
-async def named_by_its_event(world: World, root: Root, name: str, own: str) -> None:
+async def check_audit_event(world: World, root: Root, name: str, own: str) -> None:
     """Call it as an admin; reports of nodes as the node itself."""
     call, cluster = CALLS[name], world.cluster
     await call.before(world, own)

@@ -33,13 +33,13 @@ OVERSIZED = 4 << 20
 
 
 @asynccontextmanager
-async def speaking(endpoint: str, tls: Tls) -> AsyncIterator[control_pb2_grpc.AgentControlStub]:
+async def open_stub(endpoint: str, tls: Tls) -> AsyncIterator[control_pb2_grpc.AgentControlStub]:
     channel = tls.channel(endpoint, Role.SCHEDULER)
     yield control_pb2_grpc.AgentControlStub(channel)
     await channel.close()
 
 
-def door_of(secure: Cluster) -> str:
+def address_of(secure: Cluster) -> str:
     return f"127.0.0.1:{secure.settings.grpc_port}"
 
 
@@ -89,12 +89,12 @@ async def test_a_revoked_certificate_is_refused_and_its_stream_ends_at_the_next_
     secure: Cluster, root: Root, listed: RevocationList
 ) -> None:
     stolen = root.tls(Role.AGENT, "n1")
-    async with speaking(door_of(secure), stolen) as stub:
+    async with open_stub(address_of(secure), stolen) as stub:
         stream = await opened(stub, "n1")
         listed.revoke(stolen)
         assert "revoked" in await until_refused(stub)
         assert "revoked" in await ended(stream, "n1")
-    async with speaking(door_of(secure), root.tls(Role.AGENT, "n1")) as stub:
+    async with open_stub(address_of(secure), root.tls(Role.AGENT, "n1")) as stub:
         assert (await stub.RegisterNode(a_registration("n1"), timeout=10)).accepted
 
 
@@ -103,8 +103,8 @@ async def test_a_watch_with_a_revoked_certificate_ends_at_the_next_event(
 ) -> None:
     eve = root.tls(Role.VIEWER, "eve")
     async with (
-        speaking(door_of(secure), eve) as stub,
-        speaking(door_of(secure), root.tls(Role.AGENT, "n1")) as node,
+        open_stub(address_of(secure), eve) as stub,
+        open_stub(address_of(secure), root.tls(Role.AGENT, "n1")) as node,
     ):
         await node.RegisterNode(a_registration("n1"), timeout=10)
         watch = stub.WatchEvents(pb.WatchEventsRequest(after_sequence=0), timeout=30)
@@ -121,7 +121,7 @@ async def test_a_stolen_key_of_a_removed_node_is_refused_also_after_a_restart(
     secure: Cluster, root: Root
 ) -> None:
     stolen = root.tls(Role.AGENT, "n1")
-    async with speaking(door_of(secure), stolen) as stub:
+    async with open_stub(address_of(secure), stolen) as stub:
         stream = await opened(stub, "n1")
         removed = await secure.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
         assert removed.accepted
@@ -131,9 +131,9 @@ async def test_a_stolen_key_of_a_removed_node_is_refused_also_after_a_restart(
         await secure.stop()
         await secure.start()
         assert "was removed" in await until_refused(stub)
-    async with speaking(door_of(secure), again) as stub:
+    async with open_stub(address_of(secure), again) as stub:
         assert (await stub.RegisterNode(a_registration("n1"), timeout=10)).accepted
-    async with speaking(door_of(secure), stolen) as stub:
+    async with open_stub(address_of(secure), stolen) as stub:
         assert "was removed" in await until_refused(stub)
 
 
@@ -148,8 +148,8 @@ async def test_a_standby_refuses_removed_nodes_and_revoked_certificates(
         await replicas.add(tls=root.tls(Role.SCHEDULER, "s2", lists=lists), user=user)
         removed, revoked = root.tls(Role.AGENT, "n1"), root.tls(Role.AGENT, "n2")
         async with (
-            speaking(replicas.endpoints[1], removed) as one,
-            speaking(replicas.endpoints[1], revoked) as other,
+            open_stub(replicas.endpoints[1], removed) as one,
+            open_stub(replicas.endpoints[1], revoked) as other,
         ):
             streams = await opened(one, "n1"), await opened(other, "n2")
             await first.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
@@ -168,7 +168,7 @@ async def test_a_leader_checks_the_certificate_that_was_presented_to_the_standby
 ) -> None:
     """Also if the standby does not know of the removal; only a scheduler may forward a certificate."""
     node = root.tls(Role.AGENT, "n1")
-    async with speaking(door_of(secure), node) as stub:
+    async with open_stub(address_of(secure), node) as stub:
         await stub.RegisterNode(a_registration("n1"), timeout=10)
     await secure.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
     claims = node.certificates.current.claims
@@ -176,7 +176,7 @@ async def test_a_leader_checks_the_certificate_that_was_presented_to_the_standby
         (FORWARDED_IDENTITY, "agent/n1"),
         (FORWARDED_CERTIFICATE, msgspec.json.encode(claims)),
     )
-    async with speaking(door_of(secure), root.tls(Role.SCHEDULER, "s2")) as stub:
+    async with open_stub(address_of(secure), root.tls(Role.SCHEDULER, "s2")) as stub:
         call = stub.RegisterNode(a_registration("n1"), timeout=10, metadata=output)
         assert "was removed" in await refusal(call)
         garbage = ((FORWARDED_IDENTITY, "agent/n1"), (FORWARDED_CERTIFICATE, b"{"))
@@ -191,7 +191,7 @@ async def test_a_node_behind_a_standby_that_does_not_renew_is_an_event(root: Roo
     try:
         first = await replicas.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
         await replicas.add(tls=root.tls(Role.SCHEDULER, "s2"), user=user)
-        async with speaking(replicas.endpoints[1], late) as stub:
+        async with open_stub(replicas.endpoints[1], late) as stub:
             await stub.RegisterNode(a_registration("n1"), timeout=10)
             await stub.Heartbeat(pb.HeartbeatRequest(node_id="n1"), timeout=10)
         request = pb.ListEventsRequest(kinds=["NodeCertificateExpires"])
@@ -227,7 +227,7 @@ async def test_handshakes_that_are_too_large_do_not_affect_others(secure: Cluste
 async def test_a_handshake_that_trickles_is_cut(secure: Cluster) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", secure.settings.grpc_port)
 
-    async def trickle() -> None:
+    async def send_slowly() -> None:
         writer.write(b"\x16\x03\x01\x02\x00")
         with suppress(ConnectionError):
             while True:
@@ -236,7 +236,7 @@ async def test_a_handshake_that_trickles_is_cut(secure: Cluster) -> None:
                 await asyncio.sleep(0.2)
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        slow = group.create_task(trickle())
+        slow = group.create_task(send_slowly())
         with suppress(ConnectionError):
             while await reader.read(1024):
                 pass
@@ -248,7 +248,7 @@ def methods_beyond(role: Role) -> list[str]:
     return [row.name for row in METHODS.values() if row.permission not in ROLES[role]]
 
 
-async def answer_of(stub: control_pb2_grpc.AgentControlStub, name: str) -> grpc.StatusCode:
+async def status_code_of(stub: control_pb2_grpc.AgentControlStub, name: str) -> grpc.StatusCode:
     method = SERVICE.methods_by_name[name]
     # The reason is lost if the refusal crosses a request, so only one request is sent.
     requests = [] if method.client_streaming else [getattr(pb, method.input_type.name)()]
@@ -257,16 +257,16 @@ async def answer_of(stub: control_pb2_grpc.AgentControlStub, name: str) -> grpc.
 
 
 async def test_promise_13_a_viewer_only_reads(secure: Cluster, root: Root) -> None:
-    async with speaking(door_of(secure), root.tls(Role.VIEWER, "eve")) as stub:
+    async with open_stub(address_of(secure), root.tls(Role.VIEWER, "eve")) as stub:
         for name in methods_beyond(Role.VIEWER):
-            assert await answer_of(stub, name) is DENIED, name
+            assert await status_code_of(stub, name) is DENIED, name
         assert not await refusal(stub.ListNodes(pb.ListNodesRequest(), timeout=10))
 
 
 async def test_promise_13_an_agent_acts_only_as_its_own_node(secure: Cluster, root: Root) -> None:
-    async with speaking(door_of(secure), root.tls(Role.AGENT, "n1")) as stub:
+    async with open_stub(address_of(secure), root.tls(Role.AGENT, "n1")) as stub:
         for name in methods_beyond(Role.AGENT):
-            assert await answer_of(stub, name) is DENIED, name
+            assert await status_code_of(stub, name) is DENIED, name
         assert (await stub.RegisterNode(a_registration("n1"), timeout=10)).accepted
         for call in (
             stub.RegisterNode(a_registration("n2"), timeout=10),

@@ -25,7 +25,7 @@ ROUNDS = 8
 ROUND_SECONDS = 0.4
 
 
-class Lasting(Agent):
+class EndlessLogsAgent(Agent):
     """An agent whose logs are written as long as they are read."""
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class Lasting(Agent):
             self.readers -= 1
 
 
-class Streaming:
+class StreamNode:
     """A node on a control stream that moves to a new connection as Persys agents do."""
 
     def __init__(self, cluster: Cluster, tls: Tls, node_id: str) -> None:
-        self.agent = Lasting()
+        self.agent = EndlessLogsAgent()
         self.moves = 0
         self.links: SchedulerLinks | None = None
         self._address = f"127.0.0.1:{cluster.settings.grpc_port}"
@@ -111,8 +111,8 @@ async def secure(scheduler: Tls, user: Tls) -> AsyncIterator[Cluster]:
 
 
 @asynccontextmanager
-async def streaming(cluster: Cluster, tls: Tls) -> AsyncIterator[Streaming]:
-    node = Streaming(cluster, tls, "inside")
+async def streaming(cluster: Cluster, tls: Tls) -> AsyncIterator[StreamNode]:
+    node = StreamNode(cluster, tls, "inside")
     async with asyncio.TaskGroup() as group:
         running = group.create_task(node.run())
 

@@ -47,18 +47,18 @@ async def denials(control: Control) -> list[pb.EventView]:
     return list((await control.stub.ListEvents(request, timeout=10)).events)
 
 
-async def until_told(cluster: Cluster, count: int) -> list[pb.EventView]:
-    async def told() -> bool:
+async def until_reported(cluster: Cluster, count: int) -> list[pb.EventView]:
+    async def is_recorded() -> bool:
         return len(await denials(cluster.control)) >= count
 
-    await eventually(told, lambda: "the denial to be told")
+    await eventually(is_recorded, lambda: "the denial to be told")
     return await denials(cluster.control)
 
 
 async def test_a_repeated_denial_is_one_event(cluster: Cluster, root: Root) -> None:
     await refused(cluster, root.tls(Role.VIEWER, "eve"), 50)
     await refused(cluster, root.tls(Role.VIEWER, "bob"), 2)
-    first, second = await until_told(cluster, 2)
+    first, second = await until_reported(cluster, 2)
     assert first.message.startswith("viewer/eve at ipv4:127.0.0.1:")
     assert "was denied DeleteWorkload (role)" in first.message
     assert second.message.startswith("viewer/bob at ")
@@ -74,7 +74,7 @@ async def test_an_agent_that_acts_for_another_node_is_an_event(
     with pytest.raises(grpc.aio.AioRpcError):
         await heartbeat
     await control.channel.close()
-    (event,) = await until_told(cluster, 1)
+    (event,) = await until_reported(cluster, 1)
     assert "agent/n1" in event.message
     assert "denied Heartbeat (node)" in event.message
 
@@ -83,7 +83,7 @@ async def test_a_caller_of_another_trust_domain_is_an_event_without_a_name(
     cluster: Cluster, root: Root
 ) -> None:
     await refused(cluster, root.tls(Role.ADMIN, "me", trust_domain="elsewhere"), 1)
-    (event,) = await until_told(cluster, 1)
+    (event,) = await until_reported(cluster, 1)
     assert "denied DeleteWorkload (identity)" in event.message
 
 

@@ -18,7 +18,7 @@ from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
 from root_ca import Root
-from shells.scheduler.api.test_logs_exec import ENDLESS, Talker
+from shells.scheduler.api.test_logs_exec import ENDLESS, LogsAgent
 from shells.scheduler.harness import Cluster, Control, a_cluster, eventually, fast_settings
 from shells.scheduler.replicas import Replicas, until_leading, until_standby
 from shells.scheduler.stores import FaultyStore
@@ -147,7 +147,7 @@ async def test_of_two_new_tokens_at_once_one_is_refused_at_the_limit(
     assert sorted(bool(response.secret) for response in responses) == [False, True]
 
 
-async def to_the_end(watch: grpc.aio.UnaryStreamCall[object, object]) -> None:
+async def read_to_end(watch: grpc.aio.UnaryStreamCall[object, object]) -> None:
     while await watch.read() is not grpc.aio.EOF:
         pass
 
@@ -160,7 +160,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(cluster: Cluster) -> None
     assert (await watch.read()).kind
     await stub.RevokeToken(pb.RevokeTokenRequest(token_id=token.token.token_id), timeout=10)
     with pytest.raises(grpc.aio.AioRpcError) as err:
-        await to_the_end(watch)
+        await read_to_end(watch)
     assert err.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
@@ -169,7 +169,7 @@ async def test_a_log_that_is_read_ends_when_its_token_is_revoked(
 ) -> None:
     node = await cluster.prepare("n1", tls=root.tls(Role.AGENT, "n1"))
     await node.agent.stop()
-    node.agent = Talker()
+    node.agent = LogsAgent()
     node.agent.credentials = root.tls(Role.AGENT, "n1").certificates.server_credentials()
     await node.agent.start()
     await node.join()
@@ -182,7 +182,7 @@ async def test_a_log_that_is_read_ends_when_its_token_is_revoked(
     assert (await logs.read()).data == b"out\n"
     await stub.RevokeToken(pb.RevokeTokenRequest(token_id=token.token.token_id), timeout=10)
     with pytest.raises(grpc.aio.AioRpcError) as err:
-        await to_the_end(logs)
+        await read_to_end(logs)
     assert err.value.code() is grpc.StatusCode.UNAUTHENTICATED
     async with asyncio.timeout(10):
         await node.agent.left.wait()

@@ -34,7 +34,7 @@ LIMITS = EventLimits()
 KEY = keys.removed_key(NodeId("n1"))
 
 
-class Leading:
+class LeadingCommitter:
     """A committer that leads, with its recorded callbacks."""
 
     def __init__(self, events: EventLimits, store: type[FaultyStore]) -> None:
@@ -86,8 +86,8 @@ class Leading:
 @asynccontextmanager
 async def leading(
     events: EventLimits = LIMITS, store: type[FaultyStore] = FaultyStore
-) -> AsyncIterator[Leading]:
-    created = Leading(events, store)
+) -> AsyncIterator[LeadingCommitter]:
+    created = LeadingCommitter(events, store)
     await created.watch.take_over()
     async with asyncio.TaskGroup() as group:
         running = group.create_task(created.committer.run())

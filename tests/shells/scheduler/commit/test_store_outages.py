@@ -188,7 +188,7 @@ async def test_no_node_is_overcommitted_while_the_store_fails_intermittently(
     node = await cluster.join(cpu=1000)
     cluster.store.commit_seconds = 0.02
 
-    async def trouble() -> None:
+    async def toggle_store() -> None:
         for _ in range(6):
             await asyncio.sleep(0.05)
             cluster.store.down = not cluster.store.down
@@ -203,7 +203,7 @@ async def test_no_node_is_overcommitted_while_the_store_fails_intermittently(
 
     names = [f"w{number:02}" for number in range(40)]
     async with asyncio.TaskGroup() as group:
-        group.create_task(trouble())
+        group.create_task(toggle_store())
         for name in names:
             group.create_task(retry_on_conflict(name))
             await asyncio.sleep(0.005)

@@ -39,7 +39,7 @@ class FastClock(SystemClock):
         self.monotonic = lambda: true() + self.ahead
 
 
-class Announced:
+class RunningDiscovery:
     """A running discovery, its cluster and its written names."""
 
     def __init__(self, *, fence: tuple[str, int] | None = None) -> None:
@@ -73,14 +73,14 @@ class Announced:
         return {record.key for record in (await self.store.store.read(keys.NAMES)).records}
 
     async def until(self, *, there: bool, key: str = N1) -> None:
-        async def so() -> bool:
+        async def holds_now() -> bool:
             return (key in await self.written()) is there
 
-        await eventually(so, lambda: f"{key} to be {'there' if there else 'gone'}")
+        await eventually(holds_now, lambda: f"{key} to be {'there' if there else 'gone'}")
 
 
 @asynccontextmanager
-async def running(announced: Announced) -> AsyncIterator[Announced]:
+async def running(announced: RunningDiscovery) -> AsyncIterator[RunningDiscovery]:
     task = asyncio.get_running_loop().create_task(announced.discovery.run())
     try:
         yield announced
@@ -91,7 +91,7 @@ async def running(announced: Announced) -> AsyncIterator[Announced]:
 
 
 async def test_a_name_follows_its_node() -> None:
-    async with running(Announced()) as announced:
+    async with running(RunningDiscovery()) as announced:
         announced.put_node()
         await announced.until(there=True)
 
@@ -106,7 +106,7 @@ async def test_a_name_follows_its_node() -> None:
 
 
 async def test_a_name_that_someone_removed_comes_back_and_theirs_stays() -> None:
-    async with running(Announced()) as announced:
+    async with running(RunningDiscovery()) as announced:
         announced.put_node()
         await announced.until(there=True)
 
@@ -120,7 +120,7 @@ async def test_a_name_that_someone_removed_comes_back_and_theirs_stays() -> None
 
 
 async def test_a_comparison_without_differences_writes_nothing() -> None:
-    async with running(Announced()) as announced:
+    async with running(RunningDiscovery()) as announced:
         announced.put_node()
         await announced.until(there=True, key=OWN)
         await announced.until(there=True)
@@ -137,7 +137,7 @@ async def test_a_comparison_without_differences_writes_nothing() -> None:
 
 
 async def test_a_scheduler_that_stops_withdraws_its_own_names_and_keeps_those_of_agents() -> None:
-    announced = Announced()
+    announced = RunningDiscovery()
     announced.put_node()
 
     async with running(announced):
@@ -147,7 +147,7 @@ async def test_a_scheduler_that_stops_withdraws_its_own_names_and_keeps_those_of
 
 
 async def test_a_scheduler_that_lost_leadership_writes_no_names_of_agents() -> None:
-    announced = Announced(fence=(keys.LEADER, 7))
+    announced = RunningDiscovery(fence=(keys.LEADER, 7))
     announced.put_node()
 
     with capture_logs() as logs:
@@ -163,7 +163,7 @@ async def test_a_scheduler_that_lost_leadership_writes_no_names_of_agents() -> N
 
 
 async def test_names_in_the_store_of_the_cluster_are_neither_counted_nor_removed() -> None:
-    announced, empty = Announced(), Announced()
+    announced, empty = RunningDiscovery(), RunningDiscovery()
     await announced.put(BY_HAND)
 
     schedulers = [

@@ -64,7 +64,7 @@ async def test_the_connection_to_a_removed_node_is_closed() -> None:
         await cluster.control.delete("web")
         await cluster.control.until_gone("web")
 
-        await node.fall_silent()
+        await node.stop_heartbeats()
         response = await cluster.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
         assert response.accepted, response.reason
 

@@ -26,7 +26,7 @@ ORDERS: list[Effect] = [Apply(N1, a_workload(), 1), Remove(N1, WEB, 1)]
 QUESTIONS: list[Effect] = [PollStatus(N1, WEB), FetchActions(N1, WEB, 1, "it takes long")]
 
 
-class Told:
+class RecordingAgents:
     """Implements Agents: records its calls, and replies at once or not at all."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class World:
 
     def __init__(self) -> None:
         self.cluster = ClusterState()
-        self.agents = Told()
+        self.agents = RecordingAgents()
         self.woken: list[WorkloadId] = []
         self.may_order = True
         self.supervisor = a_supervisor("scheduler")

@@ -34,18 +34,18 @@ def an_action(
     )
 
 
-async def told(cluster: Cluster, name: str = "web") -> list[pb.EventView]:
+async def timeout_events(cluster: Cluster, name: str = "web") -> list[pb.EventView]:
     request = pb.ListEventsRequest(workload_id=name, kinds=["OperationTimedOut"])
     response = await cluster.control.stub.ListEvents(request, timeout=10)
     return list(response.events)
 
 
-async def until_told(cluster: Cluster, count: int = 1) -> list[pb.EventView]:
-    async def so() -> bool:
-        return len(await told(cluster)) >= count
+async def until_reported(cluster: Cluster, count: int = 1) -> list[pb.EventView]:
+    async def holds_now() -> bool:
+        return len(await timeout_events(cluster)) >= count
 
-    await eventually(so, lambda: f"{count} time-outs to be told")
-    return await told(cluster)
+    await eventually(holds_now, lambda: f"{count} time-outs to be told")
+    return await timeout_events(cluster)
 
 
 async def until_metric(cluster: Cluster, name: str, **labels: str) -> None:
@@ -76,7 +76,7 @@ async def test_an_apply_that_takes_too_long_keeps_what_the_node_was_doing(cluste
 
     await cluster.control.apply("web")
 
-    event = (await until_told(cluster))[0]
+    event = (await until_reported(cluster))[0]
     assert (event.node_id, event.epoch) == ("n1", 1)
     for words in ("not running 0.3s", "apply-web-2", "failed", "pull is still stuck"):
         assert words in event.message
@@ -96,7 +96,7 @@ async def test_a_history_outlives_a_restart_and_goes_with_its_workload(cluster: 
     node = await a_stuck_node(cluster)
     node.agent.actions = [an_action()]
     await cluster.control.apply("web")
-    await until_told(cluster)
+    await until_reported(cluster)
 
     await cluster.stop()
     await cluster.start()
@@ -119,7 +119,7 @@ async def test_a_timeout_is_recorded_also_if_the_node_does_not_reply(
 
     await cluster.control.apply("web")
 
-    event = (await until_told(cluster))[0]
+    event = (await until_reported(cluster))[0]
     assert ("has no task" if tells else "cannot list the tasks") in event.message
     assert not (await cluster.control.workload("web")).history
     node.agent.behaviour.work_seconds = 0.01
@@ -132,14 +132,14 @@ async def test_each_timeout_is_written_once(cluster: Cluster) -> None:
     node = await a_stuck_node(cluster)
     node.agent.actions = [an_action()]
     await cluster.control.apply("web")
-    await until_told(cluster)
+    await until_reported(cluster)
     written = cluster.store.commits
 
     await asyncio.sleep(0.6)  # three resync rounds
 
     assert cluster.store.commits == written
     assert len(node.agent.inquiries) == 1
-    assert len(await told(cluster)) == 1
+    assert len(await timeout_events(cluster)) == 1
 
 
 @hasty
@@ -152,7 +152,7 @@ async def test_a_delete_that_takes_too_long_is_counted_and_told(cluster: Cluster
 
     await cluster.control.delete("web")
 
-    events = await until_told(cluster, 2)
+    events = await until_reported(cluster, 2)
     assert "delete-web-1" in events[0].message
     assert "device is busy" in events[0].message
     view = await cluster.control.workload("web")
@@ -175,7 +175,7 @@ async def test_a_delete_that_takes_too_long_reads_the_health_of_the_node(cluster
 
     await cluster.control.delete("web")
 
-    events = await until_told(cluster)
+    events = await until_reported(cluster)
     assert events[0].message.endswith("; node n1 reports unhealthy runtimes: container")
     node.agent.behaviour.keeps_copies = False
     await cluster.control.until_gone("web")

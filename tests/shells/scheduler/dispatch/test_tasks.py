@@ -102,7 +102,7 @@ async def test_an_accepted_order_is_shown_as_admitted_also_after_a_restart(
     await eventually(is_admitted, lambda: "it to be admitted")
     assert (await cluster.control.workload("web")).status == "Pending"
     await cluster.control.until("web", "Running")
-    await node.fall_silent()
+    await node.stop_heartbeats()
     await cluster.stop()
     await cluster.start()
     assert await is_admitted()

@@ -21,10 +21,10 @@ QUOTA = "RESOURCE_QUOTA_EXCEEDED: cpu utilization 91% exceeds 80%"
 
 
 async def until(holds: Callable[[], bool], what: str) -> None:
-    async def so() -> bool:
+    async def holds_now() -> bool:
         return holds()
 
-    await eventually(so, lambda: what)
+    await eventually(holds_now, lambda: what)
 
 
 async def field_node(cluster: Cluster, node_id: str = "n1") -> Node:

@@ -50,7 +50,7 @@ async def events(cluster: Cluster, kind: str) -> list[str]:
     return [text for record in snapshot.records if kind in (text := record.value.decode())]
 
 
-def give(node: Node, name: str, *, epoch: int = 0) -> None:
+def create_orphan(node: Node, name: str, *, epoch: int = 0) -> None:
     """Create a copy that the scheduler never ordered."""
     status = agent_pb2.WorkloadStatus(
         id=name,
@@ -62,7 +62,7 @@ def give(node: Node, name: str, *, epoch: int = 0) -> None:
     node.agent.copies[name] = Copy(status)
 
 
-async def orphan_word(
+async def call_orphan(
     cluster: Cluster, verb: str, name: str, node_id: str = "n1"
 ) -> pb.OrphanAnswer:
     method = getattr(cluster.control.stub, verb)
@@ -78,10 +78,10 @@ async def test_a_missing_workload_is_recorded_once_and_created_again(cluster: Cl
     await cluster.control.until("web", "Running")
     del node.agent.copies["web"]
 
-    async def told_twice() -> bool:
+    async def is_resolved() -> bool:
         return bool(await events(cluster, "DriftResolved"))
 
-    await eventually(told_twice, lambda: "the drift to be resolved")
+    await eventually(is_resolved, lambda: "the drift to be resolved")
     await cluster.control.until("web", "Running")
     (detected,) = await events(cluster, "DriftDetected")
     assert "missing_on_agent" in detected
@@ -124,14 +124,14 @@ async def test_an_external_stop_or_change_is_repaired(cluster: Cluster) -> None:
     node.agent.copies["stopped"].status.actual_state = agent_pb2.ACTUAL_STATE_STOPPED
     node.agent.copies["changed"].status.revision_id = "somebody-elses"
 
-    async def put_right() -> bool:
+    async def is_repaired() -> bool:
         return (
             node.agent.running() == {"stopped", "changed"}
             and node.agent.copies["changed"].status.revision_id == revision
             and len(await events(cluster, "DriftResolved")) == 2
         )
 
-    await eventually(put_right, lambda: f"both to be put right: {node.agent.copies}")
+    await eventually(is_repaired, lambda: f"both to be put right: {node.agent.copies}")
     reported = "".join(await events(cluster, "DriftDetected"))
     assert "state_mismatch" in reported
     assert "revision_mismatch" in reported
@@ -175,7 +175,7 @@ async def test_a_normal_lifecycle_records_no_drift(cluster: Cluster) -> None:
 
 async def test_an_orphan_is_recorded_and_neither_stopped_nor_deleted(cluster: Cluster) -> None:
     node = await cluster.join()
-    give(node, "ghost", epoch=4)
+    create_orphan(node, "ghost", epoch=4)
     (orphan,) = await until_noted(cluster)
     written = cluster.store.transactions
 
@@ -192,7 +192,7 @@ async def test_an_orphan_is_recorded_and_neither_stopped_nor_deleted(cluster: Cl
 
 async def test_an_orphan_that_disappears_is_resolved(cluster: Cluster) -> None:
     node = await cluster.join()
-    give(node, "ghost")
+    create_orphan(node, "ghost")
     await until_noted(cluster)
     del node.agent.copies["ghost"]
 
@@ -203,8 +203,8 @@ async def test_an_orphan_that_disappears_is_resolved(cluster: Cluster) -> None:
 async def test_the_orphans_of_one_node_are_bounded(cluster: Cluster) -> None:
     node = await cluster.join()
     for number in range(1000):
-        give(node, f"ghost-{number}")
-    give(node, "not/a name")
+        create_orphan(node, f"ghost-{number}")
+    create_orphan(node, "not/a name")
 
     await until_noted(cluster, 200)
     assert (await list_drifts(cluster)).orphans_unrecorded == 800
@@ -212,10 +212,10 @@ async def test_the_orphans_of_one_node_are_bounded(cluster: Cluster) -> None:
 
 async def test_an_operator_deletes_an_orphan(cluster: Cluster) -> None:
     node = await cluster.join()
-    give(node, "ghost")
+    create_orphan(node, "ghost")
     await until_noted(cluster)
 
-    assert (await orphan_word(cluster, "DeleteOrphan", "ghost")).accepted
+    assert (await call_orphan(cluster, "DeleteOrphan", "ghost")).accepted
 
     async def gone() -> bool:
         return node.agent.running() == set()
@@ -228,9 +228,9 @@ async def test_a_copy_that_is_not_an_orphan_is_not_deleted(cluster: Cluster) -> 
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    bound = await orphan_word(cluster, "DeleteOrphan", "web")
-    unknown = await orphan_word(cluster, "DeleteOrphan", "nobody")
-    missing = await orphan_word(cluster, "DeleteOrphan", "web", "n9")
+    bound = await call_orphan(cluster, "DeleteOrphan", "web")
+    unknown = await call_orphan(cluster, "DeleteOrphan", "nobody")
+    missing = await call_orphan(cluster, "DeleteOrphan", "web", "n9")
 
     assert not any(response.accepted for response in (bound, unknown, missing))
     assert "web is not an orphan" in bound.reason
@@ -241,7 +241,7 @@ async def test_a_copy_that_is_not_an_orphan_is_not_deleted(cluster: Cluster) -> 
 
 async def test_an_orphan_survives_a_restart_and_the_loss_of_its_node(cluster: Cluster) -> None:
     node = await cluster.join()
-    give(node, "ghost")
+    create_orphan(node, "ghost")
     await until_noted(cluster)
     await node.die()
     await cluster.stop()
@@ -257,9 +257,9 @@ async def test_a_stale_copy_of_a_workload_assigned_to_another_node_is_an_orphan(
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
     other = await cluster.join("n2")
-    give(other, "web")
+    create_orphan(other, "web")
     (orphan,) = await until_noted(cluster)
-    adopted = await orphan_word(cluster, "AdoptOrphan", "web", "n2")
+    adopted = await call_orphan(cluster, "AdoptOrphan", "web", "n2")
 
     assert orphan.node_id == "n2"
     assert "assigned to n1" in orphan.detail
@@ -271,9 +271,9 @@ async def test_an_orphan_of_an_agent_without_intents_is_refused_with_what_to_do(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()
-    give(node, "ghost")
+    create_orphan(node, "ghost")
     await until_noted(cluster)
-    refused = await orphan_word(cluster, "AdoptOrphan", "ghost")
+    refused = await call_orphan(cluster, "AdoptOrphan", "ghost")
 
     assert not refused.accepted
     assert "apply its spec" in refused.reason
@@ -339,7 +339,7 @@ async def test_promise_4_a_proven_orphan_with_the_data_keeps_a_second_copy_from_
         await cluster.stop()
         await cluster.start()
         await node.agent.start()
-        node.speak()
+        node.start_heartbeats()
 
     view = await apply_with_data(cluster, "db", cpu=8000)
     assert view.assigned_node_id == ""
@@ -348,7 +348,7 @@ async def test_promise_4_a_proven_orphan_with_the_data_keeps_a_second_copy_from_
     assert line.startswith("n2: an orphan with epoch 1; ")
     assert "`persysctl orphans delete n2 db` removes it" in line
 
-    assert (await orphan_word(cluster, "DeleteOrphan", "db", "n2")).accepted
+    assert (await call_orphan(cluster, "DeleteOrphan", "db", "n2")).accepted
     await cluster.control.until("db", "Running")
     assert node.agent.running() == set()
     assert other.agent.running() == {"db"}
@@ -360,7 +360,7 @@ async def test_a_copy_without_a_proof_neither_attracts_nor_holds_up_a_workload(
     good = await cluster.join("n1", cpu=9000)
     false_reporter = await cluster.join("n2")
     for name in ("web", "db"):
-        give(false_reporter, name, epoch=3)
+        create_orphan(false_reporter, name, epoch=3)
     await until_noted(cluster, 2)
 
     await cluster.control.apply("web")
@@ -385,7 +385,7 @@ async def test_a_proof_of_another_node_or_epoch_proves_nothing(cluster: Cluster)
     false_reporter = await cluster.join("n2", cpu=3000)
     false_reporter.agent.copies["db"] = Copy(agent_pb2.WorkloadStatus())
     false_reporter.agent.copies["db"].status.CopyFrom(stolen)
-    give(node, "other")
+    create_orphan(node, "other")
     node.agent.copies["other"].status.proof = stolen.proof
     await until_noted(cluster, 2)
 
@@ -431,12 +431,12 @@ async def test_an_adopted_orphan_is_a_workload_again_above_its_epoch(cluster: Cl
     node = await cluster.join()
     for name in ("a", "b", "c", "d"):  # each gets an epoch from the counter
         await cluster.control.apply(name)
-    give(node, "ghost", epoch=4)
+    create_orphan(node, "ghost", epoch=4)
     node.agent.intents = [kept("ghost")]
     await until_noted(cluster)
     await until_adoptable(cluster)
 
-    assert (await orphan_word(cluster, "AdoptOrphan", "ghost")).accepted
+    assert (await call_orphan(cluster, "AdoptOrphan", "ghost")).accepted
     view = await cluster.control.workload("ghost")
     assert (view.assigned_node_id, view.epoch, view.revision_id) == ("n1", 5, "r1")
     assert (await cluster.control.node("n1")).workload_count == 5
@@ -448,11 +448,11 @@ async def test_an_orphan_without_a_proof_is_adopted_where_it_is(cluster: Cluster
     await cluster.join("n1", cpu=9000)
     node, false_reporter = await cluster.join("n2"), await cluster.join("n3")
     for one in (node, false_reporter):
-        give(one, "ghost", epoch=4)
+        create_orphan(one, "ghost", epoch=4)
     node.agent.intents = [kept("ghost")]
     await until_noted(cluster, 2)
 
-    assert (await orphan_word(cluster, "AdoptOrphan", "ghost", "n2")).accepted
+    assert (await call_orphan(cluster, "AdoptOrphan", "ghost", "n2")).accepted
 
     assert (await cluster.control.workload("ghost")).assigned_node_id == "n2"
 
@@ -461,7 +461,7 @@ async def test_an_orphan_with_secrets_is_shown_and_adopted_only_with_their_names
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()
-    give(node, "ghost", epoch=4)
+    create_orphan(node, "ghost", epoch=4)
     spec = ContainerSpec("nginx", env={"PASSWORD": "secret://db-password", "BAD": "secret://NO"})
     workload = a_workload("ghost", spec=spec, resources=Resources(100, 64))
     intent = agent_pb2.IntentView(id="ghost", epoch=4, intent=records.encode(workload))
@@ -474,7 +474,7 @@ async def test_an_orphan_with_secrets_is_shown_and_adopted_only_with_their_names
     assert list(view.secrets) == ["db-password", "secret://NO"]
     assert view.drift.workload_id == "ghost"
 
-    refused = await orphan_word(cluster, "AdoptOrphan", "ghost")
+    refused = await call_orphan(cluster, "AdoptOrphan", "ghost")
     assert not refused.accepted
     assert "persysctl orphans get n1 ghost" in refused.reason
     assert "--allow-secrets db-password,secret://NO" in refused.reason
@@ -487,10 +487,10 @@ async def test_an_orphan_with_secrets_is_shown_and_adopted_only_with_their_names
 
 async def test_an_orphan_that_does_not_fit_is_not_adopted(cluster: Cluster) -> None:
     node = await cluster.join()
-    give(node, "ghost")
+    create_orphan(node, "ghost")
     node.agent.intents = [kept("ghost", cpu=100_000)]
     await until_noted(cluster)
-    refused = await orphan_word(cluster, "AdoptOrphan", "ghost")
+    refused = await call_orphan(cluster, "AdoptOrphan", "ghost")
 
     assert not refused.accepted
     assert "short of cpu" in refused.reason
@@ -499,14 +499,14 @@ async def test_an_orphan_that_does_not_fit_is_not_adopted(cluster: Cluster) -> N
 
 async def test_a_node_with_an_orphan_is_not_drained(cluster: Cluster) -> None:
     node = await cluster.join()
-    give(node, "ghost")
+    create_orphan(node, "ghost")
     await until_noted(cluster)
     await cluster.control.stub.DrainNode(pb.DrainNodeRequest(node_id="n1"), timeout=10)
     view = await cluster.control.node("n1")
     assert (view.drain.state, view.drain.remaining) == ("draining", 1)
     assert "is an orphan" in view.drain.blocked[0].reason
 
-    await orphan_word(cluster, "DeleteOrphan", "ghost")
+    await call_orphan(cluster, "DeleteOrphan", "ghost")
 
     async def drained() -> bool:
         return (await cluster.control.node("n1")).drain.state == "drained"

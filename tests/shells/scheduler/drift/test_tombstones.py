@@ -9,7 +9,7 @@ from persys.store import keys
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.stored.records import decode
 from shells.scheduler.harness import Cluster, eventually
-from shells.scheduler.reconcile.test_failover import apply_with_data, tend
+from shells.scheduler.reconcile.test_failover import apply_with_data, change_node
 from shells.scheduler.third_party_agent import Node
 
 SHORT = {
@@ -53,7 +53,7 @@ async def test_promise_4_a_new_workload_waits_while_the_stale_copy_may_run(
     assert "an old copy may still run on n1" in view.reason.message
     assert other.agent.running() == set()
 
-    assert (await tend(cluster, "ConfirmNodeDead")).accepted
+    assert (await change_node(cluster, "ConfirmNodeDead")).accepted
     await cluster.control.until("db", "Running")
     assert other.agent.running() == {"db"}
 
@@ -136,7 +136,7 @@ async def test_a_stale_copy_that_a_node_did_not_report_keeps_its_tombstone(
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
     await cluster.join("n2")
-    assert (await tend(cluster, "DrainNode")).accepted
+    assert (await change_node(cluster, "DrainNode")).accepted
 
     async def gone() -> bool:
         return first.agent.running() == set()
@@ -154,7 +154,7 @@ async def test_a_tombstone_stays_until_the_node_has_acknowledged_the_removal(
     await cluster.control.until("web", "Running")
     await cluster.join("n2")
     await first.agent.stop()
-    assert (await tend(cluster, "DrainNode")).accepted
+    assert (await change_node(cluster, "DrainNode")).accepted
 
     async def moved() -> bool:
         return (await cluster.control.workload("web")).assigned_node_id == "n2"

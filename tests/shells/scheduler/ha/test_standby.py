@@ -14,8 +14,8 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
 from persys.wire.metadata_keys import DATA_AGE_MS, FORWARDED, MODE, ROLE
 from persys.wire.stored import records
-from shells.scheduler.api.test_images import PART, Sender, Store
-from shells.scheduler.api.test_logs_exec import ENDLESS, Talker, spoken
+from shells.scheduler.api.test_images import PART, ImageAgent, Sender
+from shells.scheduler.api.test_logs_exec import ENDLESS, LogsAgent, exec_inputs
 from shells.scheduler.harness import eventually
 from shells.scheduler.replicas import (
     LEASE,
@@ -68,21 +68,21 @@ async def test_logs_and_exec_work_through_a_standby(replicas: Replicas) -> None:
     leader, standby = await replicas.add(), await replicas.add()
     async with a_node("n1", leader.stub) as node:
         await node.agent.stop()
-        node.agent = talker = Talker()
-        await talker.start()
+        node.agent = logs_agent = LogsAgent()
+        await logs_agent.start()
         await node.join()
         for name in ("web", ENDLESS):
             await leader.apply(name)
             await leader.until(name, "Running")
 
         logs = standby.stub.StreamLogs(pb.LogsRequest(workload_id="web"), timeout=10)
-        outputs = [one async for one in standby.stub.Exec(spoken(b"a", b"b"), timeout=10)]
+        outputs = [one async for one in standby.stub.Exec(exec_inputs(b"a", b"b"), timeout=10)]
         endless = standby.stub.StreamLogs(pb.LogsRequest(workload_id=ENDLESS))
         await endless.read()
-        talker.left.clear()
+        logs_agent.left.clear()
         endless.cancel()
         async with asyncio.timeout(10):
-            await talker.left.wait()
+            await logs_agent.left.wait()
 
         assert len([chunk async for chunk in logs]) == 2
         assert b"".join(one.stdout for one in outputs) == b"AB"
@@ -93,7 +93,7 @@ async def test_an_image_upload_and_its_refusal_work_through_a_standby(replicas: 
     leader, standby = await replicas.add(), await replicas.add()
     async with a_node("n1", leader.stub, cpu=4000, memory=8192, types=("vm",)) as node:
         await node.agent.stop()
-        node.agent = store = Store()
+        node.agent = store = ImageAgent()
         await store.start()
         await node.join()
 
@@ -206,10 +206,10 @@ async def test_a_watch_continues_without_a_gap_under_the_next_leader(replicas: R
 async def test_a_standby_reports_the_leader_and_its_endpoint(replicas: Replicas) -> None:
     leader, standby = await replicas.add(), await replicas.add()
 
-    async def told() -> bool:
+    async def knows_leader() -> bool:
         return bool((await mode_of(standby))[0].leader)
 
-    await eventually(told, lambda: "the standby to know the leader")
+    await eventually(knows_leader, lambda: "the standby to know the leader")
     view, _ = await mode_of(standby)
     own, _ = await mode_of(leader)
     assert (view.role, own.role) == ("standby", "leader")
@@ -293,7 +293,7 @@ async def test_trailing_metadata_of_the_leader_is_returned(replicas: Replicas) -
     assert dict(await call.trailing_metadata() or ())[MODE] == "degraded"
 
 
-class Elsewhere(control_pb2_grpc.AgentControlServicer):
+class RecordingLeader(control_pb2_grpc.AgentControlServicer):
     """A leader that only records its calls."""
 
     def __init__(self) -> None:
@@ -311,7 +311,7 @@ class Elsewhere(control_pb2_grpc.AgentControlServicer):
 
 
 async def test_a_forwarded_call_keeps_its_deadline_and_its_trace(replicas: Replicas) -> None:
-    leader = Elsewhere()
+    leader = RecordingLeader()
     server = grpc.aio.server()
     control_pb2_grpc.add_AgentControlServicer_to_server(leader, server)
     endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
@@ -411,11 +411,11 @@ async def test_a_standby_with_records_leads_the_recovery_when_leader_and_store_a
     for store in replicas.stores:
         store.down = False
 
-    async def one_leads() -> bool:
+    async def has_one_leader() -> bool:
         roles = [(await mode_of(control))[0].role for control in controls[1:]]
         return sorted(roles) == ["leader", "standby"]
 
-    await eventually(one_leads, lambda: "one of the others to lead")
+    await eventually(has_one_leader, lambda: "one of the others to lead")
     for control in controls[1:]:
         await until_mode(control, "recovery")
         assert await control.names() == ["web"]

@@ -54,11 +54,11 @@ async def test_a_scheduler_claims_leadership_only_while_it_is_confirmed(cluster:
     assert (await node.heartbeat()).leads
     cluster.store.down = True
 
-    async def doubts() -> bool:
+    async def is_not_confirmed() -> bool:
         response = await node.heartbeat()
         return response.acknowledged and not response.leads
 
-    await eventually(doubts, lambda: "the scheduler to be uncertain")
+    await eventually(is_not_confirmed, lambda: "the scheduler to be uncertain")
     cluster.store.down = False
 
     async def certain() -> bool:

@@ -117,7 +117,7 @@ async def test_the_same_process_keeps_its_id_on_another_stream_and_at_a_new_lead
 LEASE = {"node_lease": timedelta(seconds=2)}
 
 
-async def told_superseded(cluster: Cluster, link: Link, held: str, *, boot_id: str) -> bool:
+async def is_superseded(cluster: Cluster, link: Link, held: str, *, boot_id: str) -> bool:
     """Whether a clone is told that it is superseded within more than a lease."""
     for _ in range(7):
         await link.heartbeat(pb.HeartbeatRequest(node_id="n1", instance_id=held))
@@ -137,7 +137,7 @@ async def test_a_clone_on_another_machine_is_superseded_while_the_first_agent_re
     async with connected(cluster) as link:
         held = (await link.register(application("s1", boot_id="b1"))).instance_id
 
-        assert await told_superseded(cluster, link, held, boot_id="b2")
+        assert await is_superseded(cluster, link, held, boot_id="b2")
 
 
 @pytest.mark.parametrize("cluster", [LEASE], indirect=True)
@@ -148,4 +148,4 @@ async def test_a_second_agent_on_the_same_machine_is_not_superseded(
     async with connected(cluster) as link:
         held = (await link.register(application("s1", boot_id="b1"))).instance_id
 
-        assert not await told_superseded(cluster, link, held, boot_id=boot_id)
+        assert not await is_superseded(cluster, link, held, boot_id=boot_id)

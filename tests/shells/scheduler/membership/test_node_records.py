@@ -19,7 +19,7 @@ from shells.scheduler.third_party_agent import Node
 N1 = NodeId("n1")
 
 
-class Inside:
+class SchedulerParts:
     """A cluster of one node, and the parts of its scheduler."""
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class Inside:
         assert self.scheduler is not None
         self.scheduler.cluster.nodes[N1].lease_until = 0.0
 
-    async def judge(self) -> None:
+    async def check_leases(self) -> None:
         assert self.scheduler is not None
         await self.scheduler.leases._evaluate_all(SystemClock().monotonic())
 
-    async def until_turn_is_taken(self, *, waiting: int = 0) -> None:
+    async def until_lock_is_queued(self, *, waiting: int = 0) -> None:
         queues = self.membership._locks._queues
 
         async def taken() -> bool:
@@ -52,12 +52,12 @@ class Inside:
 
 
 @pytest.fixture
-def inside() -> Inside:
-    return Inside()
+def inside() -> SchedulerParts:
+    return SchedulerParts()
 
 
 @pytest.fixture
-async def cluster(inside: Inside) -> AsyncIterator[Cluster]:
+async def cluster(inside: SchedulerParts) -> AsyncIterator[Cluster]:
     store = FaultyStore(MemoryStore(SystemClock().monotonic))
     async with a_cluster(store, fast_settings(), scheduler=inside.new) as running:
         yield running
@@ -84,26 +84,26 @@ async def count(cluster: Cluster, kind: EventKind) -> int:
 
 @pytest.mark.usefixtures("node")
 async def test_a_lease_that_ends_during_a_change_of_the_node_does_not_undo_it(
-    cluster: Cluster, inside: Inside
+    cluster: Cluster, inside: SchedulerParts
 ) -> None:
     cluster.store.commit_seconds = 0.2
     async with asyncio.TaskGroup() as group:
         group.create_task(cordon(cluster))
-        await inside.until_turn_is_taken()
+        await inside.until_lock_is_queued()
         inside.end_lease()
-        await inside.judge()
+        await inside.check_leases()
 
     view = await cluster.control.node("n1")
     assert (view.status, view.cordoned) == ("NotReady", True)
 
 
 async def test_a_heartbeat_that_comes_before_the_judgement_keeps_the_node_ready(
-    cluster: Cluster, inside: Inside, node: Node
+    cluster: Cluster, inside: SchedulerParts, node: Node
 ) -> None:
     async with asyncio.TaskGroup() as group, inside.membership._locks.hold(N1):
         inside.end_lease()
-        group.create_task(inside.judge())
-        await inside.until_turn_is_taken(waiting=1)
+        group.create_task(inside.check_leases())
+        await inside.until_lock_is_queued(waiting=1)
         await node.heartbeat()
 
     assert (await cluster.control.node("n1")).status == "Ready"
@@ -111,10 +111,10 @@ async def test_a_heartbeat_that_comes_before_the_judgement_keeps_the_node_ready(
 
 
 async def test_two_heartbeats_at_once_make_a_node_ready_once(
-    cluster: Cluster, inside: Inside, node: Node
+    cluster: Cluster, inside: SchedulerParts, node: Node
 ) -> None:
     inside.end_lease()
-    await inside.judge()
+    await inside.check_leases()
     assert (await cluster.control.node("n1")).status == "NotReady"
     cluster.store.commit_seconds = 0.1
 
@@ -136,13 +136,13 @@ async def test_two_changes_of_a_node_at_once_are_both_kept(cluster: Cluster) -> 
 
 
 async def test_a_registration_does_not_undo_a_change_at_the_same_time(
-    cluster: Cluster, inside: Inside, node: Node
+    cluster: Cluster, inside: SchedulerParts, node: Node
 ) -> None:
     cluster.store.commit_seconds = 0.2
     node.labels = {"zone": "a"}
     async with asyncio.TaskGroup() as group:
         group.create_task(cordon(cluster))
-        await inside.until_turn_is_taken()
+        await inside.until_lock_is_queued()
         await node.register()
 
     view = await cluster.control.node("n1")

@@ -115,7 +115,7 @@ async def test_removed_tombstones_free_the_capacity_of_a_node_that_is_being_remo
 
     async with a_cluster(trouble, fast_settings()) as cluster:
 
-        async def some_are_gone() -> bool:
+        async def some_are_removed() -> bool:
             return len(await stored(store, keys.TOMBSTONES)) < at_first
 
         async def room_is_shown() -> bool:
@@ -123,6 +123,6 @@ async def test_removed_tombstones_free_the_capacity_of_a_node_that_is_being_remo
             view = await cluster.control.node("n1")
             return round(view.available_cpu_cores * 1000) == total - 10 * left
 
-        await eventually(some_are_gone, lambda: "the first step")
+        await eventually(some_are_removed, lambda: "the first step")
         trouble.commit_seconds = 60.0
         await eventually(room_is_shown, lambda: "the room of what is gone")

@@ -86,10 +86,10 @@ async def change(cluster: Cluster, verb: str) -> None:
 
 
 async def until_commits(cluster: Cluster, count: int) -> None:
-    async def so() -> bool:
+    async def holds_now() -> bool:
         return cluster.store.commits >= count
 
-    await eventually(so, lambda: f"{count} commits: {cluster.store.commits}")
+    await eventually(holds_now, lambda: f"{count} commits: {cluster.store.commits}")
 
 
 @short_lease
@@ -99,7 +99,7 @@ async def test_a_node_without_heartbeats_is_not_ready_until_it_sends_them_again(
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    await node.fall_silent()
+    await node.stop_heartbeats()
 
     view = await cluster.control.until_node("n1", "NotReady")
     assert view.status_reason == "no heartbeat for 1.5s"
@@ -107,7 +107,7 @@ async def test_a_node_without_heartbeats_is_not_ready_until_it_sends_them_again(
     assert silent.reason.code == "NodeNotReady"
     assert silent.assigned_node_id == "n1"
 
-    node.speak()
+    node.start_heartbeats()
     await cluster.control.until_node("n1", "Ready")
     await cluster.control.until("web", "Running")
     assert len(node.agent.applies) == 1
@@ -116,14 +116,14 @@ async def test_a_node_without_heartbeats_is_not_ready_until_it_sends_them_again(
 @short_lease
 async def test_nothing_is_placed_on_a_node_without_heartbeats(cluster: Cluster) -> None:
     node = await cluster.join()
-    await node.fall_silent()
+    await node.stop_heartbeats()
     await cluster.control.until_node("n1", "NotReady")
     await cluster.control.apply("web")
     view = await cluster.control.until("web", "Pending")
     assert view.reason.message == "1 node not ready"
     assert node.agent.applies == []
 
-    node.speak()
+    node.start_heartbeats()
     await cluster.control.until("web", "Running")
 
 
@@ -146,7 +146,7 @@ async def test_registering_again_changes_nothing_that_runs(cluster: Cluster) -> 
     node = await cluster.join()
     await cluster.control.apply("web", cpu=1000)
     await cluster.control.until("web", "Running")
-    await node.fall_silent()
+    await node.stop_heartbeats()
     before = await cluster.control.node("n1")
     written = cluster.store.transactions
     assert (await node.register()).accepted
@@ -186,14 +186,14 @@ async def test_a_deletion_on_an_unreachable_node_ends_when_it_returns(cluster: C
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    await node.fall_silent()
+    await node.stop_heartbeats()
     await cluster.control.until_node("n1", "NotReady")
     assert (await cluster.control.delete("web")).success
     view = await cluster.control.workload("web")
     assert (view.status, view.reason.code) == ("Deleting", "Deleting")
     assert "is not sending heartbeats" in view.reason.message
 
-    node.speak()
+    node.start_heartbeats()
     await cluster.control.until_gone("web")
     assert node.agent.running() == set()
 
@@ -272,9 +272,9 @@ async def test_a_node_that_pushes_status_is_not_polled(cluster: Cluster) -> None
         ],
     )
 
-    async def believed() -> bool:
+    async def is_accepted() -> bool:
         await cluster.control.stub.Heartbeat(report, timeout=10)
         return (await cluster.control.workload("web")).status == "Running"
 
-    await eventually(believed, lambda: "the report to be believed")
+    await eventually(is_accepted, lambda: "the report to be believed")
     assert node.agent.asked == []

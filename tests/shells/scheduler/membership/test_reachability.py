@@ -39,7 +39,7 @@ async def test_a_node_whose_journal_is_not_writable_gets_no_new_work(
     cluster: Cluster,
 ) -> None:
     full, other = await cluster.join("n1"), await cluster.join("n2")
-    await full.fall_silent()
+    await full.stop_heartbeats()
     report = pb.HeartbeatRequest(
         node_id="n1",
         unavailable_types=["container"],
@@ -64,7 +64,7 @@ async def test_a_node_whose_runtime_does_not_respond_gets_no_work_of_that_type(
     cluster: Cluster,
 ) -> None:
     blind, other = await cluster.join("n1"), await cluster.join("n2")
-    await blind.fall_silent()
+    await blind.stop_heartbeats()
     report = pb.HeartbeatRequest(node_id="n1", unavailable_types=["container", "of the future"])
     await cluster.control.stub.Heartbeat(report, timeout=10)
 

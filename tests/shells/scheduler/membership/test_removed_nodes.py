@@ -34,10 +34,10 @@ async def test_revocation_is_retried_until_the_ca_has_revoked_the_certificates()
     removed = RemovedNodes(memory, revoke, revoking=revoking, again=timedelta(seconds=0.01))
 
     async def count(number: int) -> None:
-        async def so() -> bool:
+        async def holds_now() -> bool:
             return len(requests) == number
 
-        await eventually(so, lambda: f"{number} questions: {requests}")
+        await eventually(holds_now, lambda: f"{number} questions: {requests}")
 
     async with asyncio.TaskGroup() as group:
         task = group.create_task(removed.run())

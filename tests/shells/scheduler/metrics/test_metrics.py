@@ -40,12 +40,12 @@ async def metrics(cluster: Cluster) -> dict[str, float]:
 async def until(cluster: Cluster, name: str, wanted: float) -> None:
     found: dict[str, float] = {}
 
-    async def so() -> bool:
+    async def holds_now() -> bool:
         nonlocal found
         found = await metrics(cluster)
         return found.get(name) == wanted
 
-    await eventually(so, lambda: f"{name} to be {wanted}; it is {found.get(name)}")
+    await eventually(holds_now, lambda: f"{name} to be {wanted}; it is {found.get(name)}")
 
 
 async def test_a_refused_call_is_counted_and_timed_by_its_code(cluster: Cluster) -> None:
@@ -148,7 +148,7 @@ async def test_a_node_without_heartbeats_is_exported_as_lost(cluster: Cluster) -
     assert (await metrics(cluster))['node_heartbeat_age_seconds{node_id="n1"}'] < 10
     assert (await metrics(cluster))['nodes_phase{phase="alive"}'] == 1
 
-    await node.fall_silent()
+    await node.stop_heartbeats()
 
     lost = 'node_out_of_service{node_id="n1",phase="lost",status="NotReady"}'
     await until(cluster, lost, 1)
@@ -174,7 +174,7 @@ async def test_the_dashboard_and_the_alerts_use_only_existing_metrics(
         ("gateway", GatewayMetrics({}, None)),
     ):
         register_certificate_metrics(
-            one.registry, process, Ended()
+            one.registry, process, ExpiredCertificate()
         )  # which only those with TLS have
         names |= names_in(generate_latest(one.registry).decode())
 
@@ -234,7 +234,7 @@ async def test_every_metric_is_on_the_dashboard_and_in_the_table(cluster: Cluste
     assert set(re.findall(r"\| `(persys_(?:scheduler|internal)_\w+)` \|", table)) == families
 
 
-class Ended:
+class ExpiredCertificate:
     """An expired certificate."""
 
     def seconds_left(self) -> float:

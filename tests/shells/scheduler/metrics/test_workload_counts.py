@@ -67,7 +67,7 @@ def test_of_very_many_nodes_those_with_the_oldest_heartbeats_are_shown() -> None
         node = Node(NodeId(f"n{number}"), Capabilities(1000, 1024), "", datetime.now(UTC))
         cluster.put_node(node, lease_until=now + 1000 - number / 1000)
 
-    families = what_is_told(cluster, clock, leads=True)
+    families = exported_metrics(cluster, clock, leads=True)
 
     silence = families["persys_scheduler_node_heartbeat_age_seconds"].samples
     shown = {sample.labels["node_id"] for sample in silence}
@@ -76,7 +76,7 @@ def test_of_very_many_nodes_those_with_the_oldest_heartbeats_are_shown() -> None
 
 
 def test_a_standby_exports_no_node_metrics() -> None:
-    reported = what_is_told(a_full_cluster(), SystemClock(), leads=False)
+    reported = exported_metrics(a_full_cluster(), SystemClock(), leads=False)
 
     assert reported["persys_scheduler_leading"].samples[0].value == 0
     assert "persys_scheduler_store_records" in reported
@@ -84,7 +84,9 @@ def test_a_standby_exports_no_node_metrics() -> None:
     assert "persys_scheduler_workloads" not in reported
 
 
-def what_is_told(cluster: ClusterState, clock: SystemClock, *, leads: bool) -> dict[str, Metric]:
+def exported_metrics(
+    cluster: ClusterState, clock: SystemClock, *, leads: bool
+) -> dict[str, Metric]:
     sources = GaugeSources(
         transactions=lambda: 0,
         depths=dict,

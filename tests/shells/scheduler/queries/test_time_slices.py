@@ -43,30 +43,30 @@ def a_slow_machine() -> SystemClock:
     return SystemClock(monotonic=count(step=2 * SLICE_SECONDS).__next__)
 
 
-async def with_turns(answering: Awaitable[AnswerT]) -> tuple[AnswerT, int]:
+async def count_interruptions(answering: Awaitable[AnswerT]) -> tuple[AnswerT, int]:
     """The response, and how often other tasks ran meanwhile."""
-    turns = 0
+    interruptions = 0
 
     async def others() -> None:
-        nonlocal turns
+        nonlocal interruptions
         while True:
             await asyncio.sleep(0)
-            turns += 1
+            interruptions += 1
 
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(others())
         response = await answering
         waiting.cancel()
-    return response, turns
+    return response, interruptions
 
 
 async def test_other_tasks_run_while_capacity_is_counted() -> None:
     outlook = Explainer(a_cluster(), lambda situation: situation, a_slow_machine())
 
-    response, turns = await with_turns(outlook.capacity(SPEC))
+    response, interruptions = await count_interruptions(outlook.capacity(SPEC))
 
     assert response.fits == 10 * NODES
-    assert turns >= NODES - 1
+    assert interruptions >= NODES - 1
 
 
 async def test_other_tasks_run_while_a_plan_is_computed() -> None:
@@ -79,10 +79,10 @@ async def test_other_tasks_run_while_a_plan_is_computed() -> None:
     )
     requests = [pb.ApplyWorkloadRequest(workload_id=f"w{n}", spec=SPEC) for n in range(50)]
 
-    plans, turns = await with_turns(planning.plan_all(requests, TimeSlice(a_slow_machine())))
+    plans, interruptions = await count_interruptions(planning.plan_all(requests, TimeSlice(a_slow_machine())))
 
     assert {plan.action for plan in plans} == {"create"}
-    assert turns >= len(plans) - 1
+    assert interruptions >= len(plans) - 1
 
 
 async def test_an_answer_about_very_many_nodes_says_the_same_as_a_short_one() -> None:

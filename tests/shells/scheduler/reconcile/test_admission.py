@@ -36,10 +36,10 @@ async def test_without_another_node_it_waits_with_the_reason_and_sends_no_order_
 
     cluster.clock.ahead = timedelta(seconds=61)
 
-    async def is_asked_again() -> bool:
+    async def is_sent_again() -> bool:
         return len(full.agent.applies) == 2
 
-    await eventually(is_asked_again, lambda: f"{len(full.agent.applies)} orders, expected 2")
+    await eventually(is_sent_again, lambda: f"{len(full.agent.applies)} orders, expected 2")
     other = await cluster.join("n2")
     await cluster.control.until("web", "Running")
     assert other.agent.running() == {"web"}
@@ -50,10 +50,10 @@ async def test_a_node_too_full_for_one_workload_still_gets_others(cluster: Clust
     node.agent.behaviour.is_full = True
     await cluster.control.apply("web")
 
-    async def is_turned_away() -> bool:
+    async def is_rejected() -> bool:
         return (await cluster.control.workload("web")).reason.code == "Unplaceable"
 
-    await eventually(is_turned_away, lambda: "it to be turned away")
+    await eventually(is_rejected, lambda: "it to be turned away")
     node.agent.behaviour.is_full = False
     await cluster.control.apply("api")
 
@@ -66,10 +66,10 @@ async def test_a_new_apply_ends_the_exclusion_of_the_node(cluster: Cluster) -> N
     node.agent.behaviour.is_full = True
     await cluster.control.apply("web")
 
-    async def is_turned_away() -> bool:
+    async def is_rejected() -> bool:
         return (await cluster.control.workload("web")).reason.code == "Unplaceable"
 
-    await eventually(is_turned_away, lambda: "it to be turned away")
+    await eventually(is_rejected, lambda: "it to be turned away")
     node.agent.behaviour.is_full = False
     await cluster.control.apply("web", image="smaller")
 

@@ -33,7 +33,7 @@ async def two_nodes(cluster: Cluster, name: str = "web") -> tuple[Node, Node]:
     return first, await cluster.join("n2")
 
 
-async def tend(cluster: Cluster, verb: str, node_id: str = "n1") -> pb.NodeAnswer:
+async def change_node(cluster: Cluster, verb: str, node_id: str = "n1") -> pb.NodeAnswer:
     method = getattr(cluster.control.stub, verb)
     kind = pb.DrainNodeRequest if verb == "DrainNode" else pb.NodeRequest
     response: pb.NodeAnswer = await method(kind(node_id=node_id), timeout=10)
@@ -72,14 +72,14 @@ async def test_promise_4_a_workload_with_data_stays_assigned_until_its_node_is_c
     other = await cluster.join("n2")
     await lost.die()
 
-    async def says_why() -> bool:
+    async def shows_reason() -> bool:
         view = await cluster.control.workload("db")
         return "confirmed dead" in view.reason.message
 
-    await eventually(says_why, lambda: "db to say why it stays")
+    await eventually(shows_reason, lambda: "db to say why it stays")
     assert other.agent.running() == set()
 
-    assert (await tend(cluster, "ConfirmNodeDead")).accepted
+    assert (await change_node(cluster, "ConfirmNodeDead")).accepted
     await cluster.control.until("db", "Running")
     assert (await cluster.control.workload("db")).assigned_node_id == "n2"
     assert other.agent.running() == {"db"}
@@ -107,7 +107,7 @@ async def test_workloads_that_fit_on_no_other_node_resume_when_the_lost_node_ret
 
 async def test_only_a_node_without_heartbeats_can_be_confirmed_dead(cluster: Cluster) -> None:
     await cluster.join("n1")
-    response = await tend(cluster, "ConfirmNodeDead")
+    response = await change_node(cluster, "ConfirmNodeDead")
 
     assert not response.accepted
     assert "n1 is Ready" in response.reason
@@ -117,20 +117,20 @@ async def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new(cluster: C
     node = await cluster.join("n1")
     await cluster.control.apply("old")
     await cluster.control.until("old", "Running")
-    assert (await tend(cluster, "CordonNode")).node.cordoned
+    assert (await change_node(cluster, "CordonNode")).node.cordoned
     await cluster.control.apply("new")
     view = await cluster.control.workload("new")
     assert "cordoned" in view.reason.message
     assert node.agent.running() == {"old"}
 
-    assert (await tend(cluster, "UncordonNode")).accepted
+    assert (await change_node(cluster, "UncordonNode")).accepted
     await cluster.control.until("new", "Running")
 
 
 async def test_promise_12_a_drained_node_is_empty_when_it_says_so(cluster: Cluster) -> None:
     first, other = await two_nodes(cluster)
     first.agent.behaviour.answer_seconds = 0.3
-    response = await tend(cluster, "DrainNode")
+    response = await change_node(cluster, "DrainNode")
     assert response.node.status == "Draining"
 
     async def drained() -> bool:
@@ -151,7 +151,7 @@ async def test_a_drain_names_what_stays_and_why(cluster: Cluster) -> None:
     await apply_with_data(cluster, "db")
     await cluster.control.apply("web", cpu=1000)
     await cluster.control.until("web", "Running")
-    await tend(cluster, "DrainNode")
+    await change_node(cluster, "DrainNode")
     blocked = {
         block.workload_id: block.reason
         for block in (await cluster.control.node("n1")).drain.blocked
@@ -166,7 +166,7 @@ async def test_a_drain_continues_when_capacity_is_freed(cluster: Cluster) -> Non
     await cluster.join("n1")
     await cluster.control.apply("web", cpu=1000)
     await cluster.control.until("web", "Running")
-    await tend(cluster, "DrainNode")
+    await change_node(cluster, "DrainNode")
     other = await cluster.join("n2")
 
     async def moved() -> bool:
@@ -177,7 +177,7 @@ async def test_a_drain_continues_when_capacity_is_freed(cluster: Cluster) -> Non
 
 async def test_a_drain_survives_a_restart_of_the_scheduler(cluster: Cluster) -> None:
     await cluster.join("n1")
-    await tend(cluster, "DrainNode")
+    await change_node(cluster, "DrainNode")
     await cluster.stop()
     await cluster.start()
     view = await cluster.control.node("n1")
@@ -189,15 +189,15 @@ async def test_a_node_with_workloads_is_not_removed_and_an_empty_one_is(cluster:
     node = await cluster.join("n1")
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    refused = await tend(cluster, "RemoveNode")
+    refused = await change_node(cluster, "RemoveNode")
     assert not refused.accepted
     assert "web" in refused.reason
 
     await cluster.control.delete("web")
     await cluster.control.until_gone("web")
-    await node.fall_silent()
-    assert (await tend(cluster, "RemoveNode")).accepted
-    assert not (await tend(cluster, "RemoveNode")).accepted
+    await node.stop_heartbeats()
+    assert (await change_node(cluster, "RemoveNode")).accepted
+    assert not (await change_node(cluster, "RemoveNode")).accepted
 
 
 async def test_how_far_a_clock_is_ahead_is_shown(cluster: Cluster) -> None:

@@ -36,12 +36,12 @@ async def test_a_failing_workload_is_tried_again_later_each_time_then_slowly_unt
         cluster.clock.ahead += timedelta(minutes=3)
         await failed_again(cluster, node, orders=order)
 
-    async def tried_slowly() -> bool:
+    async def is_retried_slowly() -> bool:
         view = await cluster.control.workload("web")
         wait = view.retry_next_at.ToDatetime() - cluster.clock.now().replace(tzinfo=None)
         return timedelta(seconds=180) < wait < timedelta(seconds=361)
 
-    await eventually(tried_slowly, lambda: "the slow attempts to begin")
+    await eventually(is_retried_slowly, lambda: "the slow attempts to begin")
     view = await cluster.control.workload("web")
     assert (view.status, view.retry_attempts, view.reason.retryable) == ("Failed", 5, True)
     assert len(node.agent.applies) == 6
@@ -157,10 +157,10 @@ async def test_a_slow_node_is_not_polled_again_before_it_has_replied(cluster: Cl
     await cluster.control.apply("after")
     await cluster.control.until("after", "Pending")
 
-    async def heard() -> bool:
+    async def is_applied() -> bool:
         return any(sent.id == "after" for sent in node.agent.applies)
 
-    await eventually(heard, lambda: "an order to get through", within=3)
+    await eventually(is_applied, lambda: "an order to get through", within=3)
 
 
 async def test_a_node_whose_agent_is_gone_says_so_and_gets_the_order_when_it_is_back(

@@ -11,7 +11,9 @@ async def events(cluster: Cluster, kind: str) -> list[str]:
     return [text for record in snapshot.records if kind in (text := record.value.decode())]
 
 
-async def say(cluster: Cluster, node: Node, state: str, message: str, **metadata: str) -> None:
+async def send_status(
+    cluster: Cluster, node: Node, state: str, message: str, **metadata: str
+) -> None:
     """A heartbeat with a status of `web`, as Persys agents send it."""
     view = await cluster.control.workload("web")
     status = pb.WorkloadStatus(
@@ -37,7 +39,7 @@ async def test_a_workload_that_is_unhealthy_runs_and_says_why_and_each_turn_is_o
     await cluster.control.until("web", "Running")
 
     for _ in range(2):
-        await say(cluster, node, "Running", "unhealthy: no", container__health="unhealthy")
+        await send_status(cluster, node, "Running", "unhealthy: no", container__health="unhealthy")
 
     async def is_shown() -> bool:
         return (await cluster.control.workload("web")).reason.code == "Unhealthy"
@@ -49,7 +51,7 @@ async def test_a_workload_that_is_unhealthy_runs_and_says_why_and_each_turn_is_o
     (reported,) = await events(cluster, "WorkloadUnhealthy")
     assert "unhealthy: no" in reported
 
-    await say(cluster, node, "Running", "", container__health="healthy")
+    await send_status(cluster, node, "Running", "", container__health="healthy")
 
     async def is_well() -> bool:
         return bool(await events(cluster, "WorkloadHealthy"))
@@ -70,7 +72,9 @@ async def test_how_far_a_pull_is_shows_and_is_not_written(cluster: Cluster) -> N
 
     await eventually(is_sent, lambda: "the order to be sent")
     before = await cluster.store.store.read(keys.STATUSES)
-    await say(cluster, node, "Pending", "pulling web:1: 1 of 3 layers", reason_code="Pulling")
+    await send_status(
+        cluster, node, "Pending", "pulling web:1: 1 of 3 layers", reason_code="Pulling"
+    )
 
     view = await cluster.control.workload("web")
     assert (view.status, view.reason.code) == ("Pending", "Pulling")

@@ -20,17 +20,17 @@ async def written_while_idle(cluster: Cluster) -> int:
 async def until_nothing_is_sent(cluster: Cluster) -> None:
     """A poll may still be queued when an earlier reply has settled the workload."""
 
-    async def so() -> bool:
+    async def holds_now() -> bool:
         return not cluster.app.dispatcher.depth()
 
-    await eventually(so, lambda: "the last question to be answered")
+    await eventually(holds_now, lambda: "the last question to be answered")
 
 
-async def until_told(cluster: Cluster, code: str) -> None:
-    async def told() -> bool:
+async def until_reported(cluster: Cluster, code: str) -> None:
+    async def has_reason() -> bool:
         return (await cluster.control.workload("web")).reason.code == code
 
-    await eventually(told, lambda: f"web to say {code}")
+    await eventually(has_reason, lambda: f"web to say {code}")
 
 
 async def test_running_workloads_and_heartbeats_write_nothing(cluster: Cluster) -> None:
@@ -62,7 +62,7 @@ async def test_a_slow_start_writes_nothing_while_it_lasts(cluster: Cluster) -> N
     node = await cluster.join()
     node.agent.behaviour.work_seconds = 5
     await cluster.control.apply("web")
-    await until_told(cluster, "Starting")
+    await until_reported(cluster, "Starting")
 
     assert await written_while_idle(cluster) == 0
 
@@ -85,7 +85,7 @@ async def test_a_node_that_cannot_be_reached_is_noted_once(cluster: Cluster) -> 
     node = await cluster.join()
     await node.agent.stop()
     await cluster.control.apply("web")
-    await until_told(cluster, "NodeUnreachable")
+    await until_reported(cluster, "NodeUnreachable")
 
     assert await written_while_idle(cluster) == 0
 
@@ -97,6 +97,6 @@ async def test_a_node_that_lets_every_call_run_out_is_noted_once(cluster: Cluste
     node = await cluster.join()
     node.agent.behaviour.answer_seconds = 3600
     await cluster.control.apply("web")
-    await until_told(cluster, "NodeUnreachable")
+    await until_reported(cluster, "NodeUnreachable")
 
     assert await written_while_idle(cluster) == 0

@@ -35,12 +35,12 @@ def lines() -> Iterator[list[Any]]:
     structlog.configure(processors=before)
 
 
-def told(lines: list[Any], name: str) -> list[dict[str, Any]]:
+def logged_operations(lines: list[Any], name: str) -> list[dict[str, Any]]:
     return [dict(line) for line in lines if line.get("event") == name]
 
 
-async def is_told(lines: list[Any], name: str) -> bool:
-    return bool(told(lines, name))
+async def is_reported(lines: list[Any], name: str) -> bool:
+    return bool(logged_operations(lines, name))
 
 
 async def test_a_start_is_logged_when_it_is_sent_and_when_it_ends(
@@ -51,8 +51,8 @@ async def test_a_start_is_logged_when_it_is_sent_and_when_it_ends(
     applied = await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
 
-    (sent,) = told(lines, "workload.sent")
-    (settled,) = told(lines, "workload.settled")
+    (sent,) = logged_operations(lines, "workload.sent")
+    (settled,) = logged_operations(lines, "workload.settled")
     for line in (sent, settled):
         assert line.keys() >= FACTS
         assert (line["workload_id"], line["node_id"], line["epoch"]) == ("web", "n1", 1)
@@ -69,7 +69,7 @@ async def test_a_failure_is_logged_with_its_text(lines: list[Any], cluster: Clus
     await cluster.control.apply("web")
     await cluster.control.until("web", "Failed")
 
-    (failed,) = told(lines, "workload.failed")
+    (failed,) = logged_operations(lines, "workload.failed")
     assert failed.keys() >= FACTS
     assert (failed["state"], failed["task_id"]) == ("Failed", "apply-web-1")
     assert "no such image" in failed["text"]
@@ -83,8 +83,8 @@ async def test_a_removal_is_logged_from_start_to_end(lines: list[Any], cluster: 
     await cluster.control.delete("web")
     await cluster.control.until_gone("web")
 
-    sent = told(lines, "workload.removal_sent")[0]
-    (removed,) = told(lines, "workload.removed")
+    sent = logged_operations(lines, "workload.removal_sent")[0]
+    (removed,) = logged_operations(lines, "workload.removed")
     for line in (sent, removed):
         assert line.keys() >= FACTS
         assert (line["workload_id"], line["node_id"], line["desired"]) == ("web", "n1", "deleted")
@@ -99,7 +99,7 @@ async def test_a_timeout_is_logged_as_failed(lines: list[Any], cluster: Cluster)
     await cluster.control.apply("web")
     await cluster.control.until("web", "Failed")
 
-    (failed,) = told(lines, "workload.failed")
+    (failed,) = logged_operations(lines, "workload.failed")
     assert failed.keys() >= FACTS
     assert failed["text"].startswith("TimedOut: not running 0.3s")
     assert failed["rule"] == "order-overdue"
@@ -112,9 +112,9 @@ async def test_an_order_without_a_reply_is_logged_with_its_request_and_node(
     await node.agent.stop()
 
     applied = await cluster.control.apply("web")
-    await eventually(lambda: is_told(lines, "agent.gave_no_answer"), lambda: "the line")
+    await eventually(lambda: is_reported(lines, "agent.gave_no_answer"), lambda: "the line")
 
-    line = told(lines, "agent.gave_no_answer")[0]
+    line = logged_operations(lines, "agent.gave_no_answer")[0]
     assert (line["workload_id"], line["node_id"]) == ("web", "n1")
     assert (line["revision"], line["desired"]) == (applied.revision_id, "running")
     assert line["requested_at"]
@@ -126,7 +126,7 @@ async def test_each_decision_is_a_line_at_level_debug(lines: list[Any], cluster:
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
 
-    decided = told(lines, "workload.decided")
+    decided = logged_operations(lines, "workload.decided")
     assert all(line["log_level"] == "debug" for line in decided)
     first, last = decided[0], decided[-1]
     assert (first["workload_id"], first["node_id"], first["effects"]) == ("web", "n1", ["Apply"])
@@ -144,4 +144,4 @@ async def test_nothing_is_logged_twice_after_a_restart(lines: list[Any], cluster
     await cluster.control.apply("db")
     await cluster.control.until("db", "Running")
 
-    assert {line["workload_id"] for line in told(lines, "workload.settled")} == {"db"}
+    assert {line["workload_id"] for line in logged_operations(lines, "workload.settled")} == {"db"}

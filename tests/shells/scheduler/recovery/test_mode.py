@@ -32,10 +32,10 @@ async def mode(control: Control) -> pb.ModeView:
 
 
 async def until_mode(control: Control, wanted: str) -> pb.ModeView:
-    async def so() -> bool:
+    async def holds_now() -> bool:
         return (await mode(control)).mode == wanted
 
-    await eventually(so, lambda: f"{wanted} mode")
+    await eventually(holds_now, lambda: f"{wanted} mode")
     return await mode(control)
 
 
@@ -162,7 +162,7 @@ async def test_promise_11_a_store_that_was_wiped_deletes_nothing(cluster: Cluste
     assert (view.cluster_uid, view.workloads, view.workloads_on_agents) == (uid, 2, 2)
     assert any("rebuild-from-agents" in step for step in view.next_steps)
     # Long enough for every resync and for heartbeats with full lists.
-    await node.fall_silent()
+    await node.stop_heartbeats()
     for _ in range(5):
         assert (await node.heartbeat()).drain_node
     await asyncio.sleep(1)
@@ -253,7 +253,7 @@ async def test_no_node_is_lost_because_of_an_outage_of_the_store(cluster: Cluste
     await running(cluster, "web")
     cluster.store.down = True
     await cluster.control.apply("other")
-    await node.fall_silent()
+    await node.stop_heartbeats()
     await asyncio.sleep(1.2)  # its lease is over
 
     assert (await cluster.control.node("n1")).status == "Ready"

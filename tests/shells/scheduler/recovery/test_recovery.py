@@ -123,7 +123,7 @@ async def test_a_rebuild_names_what_agents_without_intents_have(cluster: Cluster
 async def test_a_rebuild_without_any_node_is_refused(cluster: Cluster) -> None:
     node = await our_node(cluster)
     await running(cluster, "web")
-    await node.fall_silent()
+    await node.stop_heartbeats()
     await cluster.stop()
     await cluster.store.store.commit(
         [Unit(deletes=[record.key]) for record in (await cluster.store.read("/nodes/")).records]

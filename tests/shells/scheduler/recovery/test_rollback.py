@@ -20,7 +20,7 @@ from shells.scheduler.stores import FaultyStore
 Restore = Callable[[], Awaitable[None]]
 
 
-class OnDisk:
+class DiskCluster:
     """A cluster on a SQLite file that can be backed up and restored while no scheduler runs."""
 
     def __init__(self, cluster: Cluster, path: Path) -> None:
@@ -52,11 +52,11 @@ async def open_file(path: Path) -> SqliteStore:
 
 
 @pytest.fixture
-async def disk(tmp_path: Path) -> AsyncIterator[OnDisk]:
+async def disk(tmp_path: Path) -> AsyncIterator[DiskCluster]:
     path = tmp_path / "scheduler.db"
     store = FaultyStore(await open_file(path))
     async with a_cluster(store, fast_settings()) as cluster:
-        yield OnDisk(cluster, path)
+        yield DiskCluster(cluster, path)
     await store.store.close()
 
 
@@ -96,17 +96,17 @@ async def again(cluster: Cluster, name: str, *, node_id: str, data: bool = False
 
 
 async def until_epoch_above(cluster: Cluster, name: str, epoch: int) -> pb.WorkloadView:
-    async def risen() -> bool:
+    async def has_increased() -> bool:
         view = await cluster.control.workload(name)
         return view.epoch > epoch and view.status == "Running"
 
-    await eventually(risen, lambda: f"{name} to get an epoch above {epoch}")
+    await eventually(has_increased, lambda: f"{name} to get an epoch above {epoch}")
     return await cluster.control.workload(name)
 
 
 @pytest.mark.parametrize("data", [False, True], ids=["stateless", "with data"])
 async def test_orders_are_obeyed_again_after_an_old_copy_of_the_store_was_restored(
-    disk: OnDisk, tmp_path: Path, data: bool
+    disk: DiskCluster, tmp_path: Path, data: bool
 ) -> None:
     cluster = disk.cluster
     async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1") as (node,):
@@ -128,7 +128,7 @@ async def test_orders_are_obeyed_again_after_an_old_copy_of_the_store_was_restor
 
 
 async def test_a_delete_reaches_the_copy_after_an_old_copy_of_the_store_was_restored(
-    disk: OnDisk, tmp_path: Path
+    disk: DiskCluster, tmp_path: Path
 ) -> None:
     cluster = disk.cluster
     async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1") as (node,):
@@ -144,7 +144,7 @@ async def test_a_delete_reaches_the_copy_after_an_old_copy_of_the_store_was_rest
 
 
 async def test_promise_4_data_stays_where_it_was_moved_to_after_the_backup(
-    disk: OnDisk, tmp_path: Path
+    disk: DiskCluster, tmp_path: Path
 ) -> None:
     cluster = disk.cluster
     async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1", "n2") as (first, second):
@@ -162,7 +162,7 @@ async def test_promise_4_data_stays_where_it_was_moved_to_after_the_backup(
 
 
 async def test_promise_4_data_that_was_moved_to_an_unreachable_node_starts_on_no_other(
-    disk: OnDisk, tmp_path: Path
+    disk: DiskCluster, tmp_path: Path
 ) -> None:
     cluster = disk.cluster
     async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1", "n2") as (first, second):
@@ -184,7 +184,7 @@ async def test_promise_4_data_that_was_moved_to_an_unreachable_node_starts_on_no
 
 
 async def test_data_that_was_deleted_after_the_backup_starts_when_an_operator_adopts_it(
-    disk: OnDisk, tmp_path: Path
+    disk: DiskCluster, tmp_path: Path
 ) -> None:
     cluster = disk.cluster
     async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1") as (node,):

@@ -29,7 +29,7 @@ from shells.scheduler.harness import Cluster, Control, a_cluster, fast_settings
 from shells.scheduler.scale.fleet import Fleet
 from shells.scheduler.scale.many_records import FULL, damage, fill, many_records, running
 from shells.scheduler.scale.measured import MeasuredStore
-from shells.scheduler.scale.mutations import Large
+from shells.scheduler.scale.mutations import LargeScheduler
 
 STORES = ("sqlite", "etcd")
 # The preparation of 20,000 objects takes minutes beside a busy machine.
@@ -108,7 +108,7 @@ async def kind(request: pytest.FixtureRequest) -> AsyncIterator[str]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=SIZES)
 async def large(
     request: pytest.FixtureRequest, kind: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Large]:
+) -> AsyncIterator[LargeScheduler]:
     """TLS, because only an identified caller gets a token."""
     size: int = request.param
     directory = tmp_path_factory.mktemp("large")
@@ -137,7 +137,7 @@ async def large(
             stack.push_async_callback(control.channel.close)
             return control.stub
 
-        yield Large(cluster, fleet, size, cluster.control.stub, stub_as)
+        yield LargeScheduler(cluster, fleet, size, cluster.control.stub, stub_as)
 
 
 @pytest.fixture(autouse=True, scope="module")

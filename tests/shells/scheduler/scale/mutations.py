@@ -20,7 +20,7 @@ _STATUSES_MAX = 10_000  # of one node; more is over the limit of a report
 
 
 @dataclass
-class Large:
+class LargeScheduler:
     """A scheduler on a store with `size` records of every type."""
 
     cluster: Cluster
@@ -33,13 +33,13 @@ class Large:
         return len(await stored(self.cluster.store, prefix))
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
-        async def so() -> bool:
+        async def holds_now() -> bool:
             return holds()
 
-        await eventually(so, lambda: what, within=SECONDS)
+        await eventually(holds_now, lambda: what, within=SECONDS)
 
 
-Case = Callable[[Large], Awaitable[None]]
+Case = Callable[[LargeScheduler], Awaitable[None]]
 
 
 def workload(name: str) -> pb.ApplyWorkloadRequest:
@@ -51,14 +51,14 @@ def workload(name: str) -> pb.ApplyWorkloadRequest:
     return pb.ApplyWorkloadRequest(workload_id=name, spec=spec)
 
 
-async def apply_workload(large: Large) -> None:
+async def apply_workload(large: LargeScheduler) -> None:
     response = await large.stub.ApplyWorkload(workload("fresh"), timeout=SECONDS)
 
     assert response.success, response.error_message
     assert await large.has(keys.WORKLOADS + "fresh")
 
 
-async def delete_workload(large: Large) -> None:
+async def delete_workload(large: LargeScheduler) -> None:
     request = pb.DeleteWorkloadRequest(workload_id="run0")
     response = await large.stub.DeleteWorkload(request, timeout=SECONDS)
 
@@ -66,21 +66,21 @@ async def delete_workload(large: Large) -> None:
     await large.until(lambda: "run0" not in large.cluster.app.cluster.workloads, "run0 to be gone")
 
 
-async def retry_workload(large: Large) -> None:
+async def retry_workload(large: LargeScheduler) -> None:
     request = pb.RetryWorkloadRequest(workload_id="data0")
     response = await large.stub.RetryWorkload(request, timeout=SECONDS)
 
     assert response.accepted, response.reason
 
 
-async def redeploy_workload(large: Large) -> None:
+async def redeploy_workload(large: LargeScheduler) -> None:
     request = pb.RedeployWorkloadRequest(workload_id="run1")
     response = await large.stub.RedeployWorkload(request, timeout=SECONDS)
 
     assert response.accepted, response.reason
 
 
-async def submit_suggestion(large: Large) -> None:
+async def submit_suggestion(large: LargeScheduler) -> None:
     request = pb.SubmitAutomationSuggestionRequest()
     request.suggestion.suggestion_id = "fresh"
     request.suggestion.target_workload = "data1"
@@ -91,14 +91,14 @@ async def submit_suggestion(large: Large) -> None:
     assert await large.has(keys.SUGGESTIONS) <= large.size + 3
 
 
-async def approve_suggestion(large: Large) -> None:
+async def approve_suggestion(large: LargeScheduler) -> None:
     request = pb.SuggestionRequest(suggestion_id="to-approve")
     response = await large.stub.ApproveSuggestion(request, timeout=SECONDS)
 
     assert response.accepted, response.reason
 
 
-async def reject_suggestion(large: Large) -> None:
+async def reject_suggestion(large: LargeScheduler) -> None:
     request = pb.SuggestionRequest(suggestion_id="to-reject")
     response = await large.stub.RejectSuggestion(request, timeout=SECONDS)
 
@@ -115,7 +115,7 @@ def registration(name: str) -> pb.RegisterNodeRequest:
     )
 
 
-async def register_node(large: Large) -> None:
+async def register_node(large: LargeScheduler) -> None:
     """A new node, and one that returns with all its stale copies."""
     removals = await large.has(keys.REMOVED)
     for name in ("fresh", LOST):
@@ -129,7 +129,7 @@ async def register_node(large: Large) -> None:
     )
 
 
-async def heartbeat(large: Large) -> None:
+async def heartbeat(large: LargeScheduler) -> None:
     """A node reports all its workloads, and as many unassigned copies."""
     count = min(large.size, _STATUSES_MAX // 2)
     names = [f"run{number}" for number in range(count)] + [f"x{number}" for number in range(count)]
@@ -141,34 +141,34 @@ async def heartbeat(large: Large) -> None:
     assert response.acknowledged
 
 
-async def _node(large: Large, method: str, node_id: NodeId) -> None:
-    response = await _asked(large, method, node_id)
+async def _node(large: LargeScheduler, method: str, node_id: NodeId) -> None:
+    response = await _call_node(large, method, node_id)
 
     assert response.accepted, response.reason
 
 
-async def _asked(large: Large, method: str, node_id: NodeId) -> pb.NodeAnswer:
+async def _call_node(large: LargeScheduler, method: str, node_id: NodeId) -> pb.NodeAnswer:
     call = getattr(large.stub, method)
     response: pb.NodeAnswer = await call(pb.NodeRequest(node_id=node_id), timeout=SECONDS)
     return response
 
 
-async def cordon_node(large: Large) -> None:
+async def cordon_node(large: LargeScheduler) -> None:
     await _node(large, "CordonNode", FULL)
 
 
-async def uncordon_node(large: Large) -> None:
+async def uncordon_node(large: LargeScheduler) -> None:
     await _node(large, "UncordonNode", FULL)
 
 
-async def taint_node(large: Large) -> None:
+async def taint_node(large: LargeScheduler) -> None:
     request = pb.TaintNodeRequest(node_id=FULL, taints=["disk=slow"])
     response = await large.stub.TaintNode(request, timeout=SECONDS)
 
     assert response.accepted, response.reason
 
 
-async def drain_node(large: Large) -> None:
+async def drain_node(large: LargeScheduler) -> None:
     """Every workload of the node moves, and every stale copy is removed."""
     response = await large.stub.DrainNode(pb.DrainNodeRequest(node_id=FULL), timeout=SECONDS)
 
@@ -179,16 +179,16 @@ async def drain_node(large: Large) -> None:
     )
 
 
-async def confirm_node_dead(large: Large) -> None:
+async def confirm_node_dead(large: LargeScheduler) -> None:
     """Every workload with data on the node moves."""
-    await _asked(large, "ConfirmNodeDead", DEAD)
+    await _call_node(large, "ConfirmNodeDead", DEAD)
     memory = large.cluster.app.cluster
     await large.until(lambda: not memory.on_node[DEAD], "the workloads to move")
 
 
-async def remove_node(large: Large) -> None:
+async def remove_node(large: LargeScheduler) -> None:
     """Together with all recorded stale copies and orphans."""
-    await _asked(large, "RemoveNode", DEAD)
+    await _call_node(large, "RemoveNode", DEAD)
     # With a slow store it takes longer than the caller waits; the removal continues.
     await large.until(lambda: DEAD not in large.cluster.app.cluster.nodes, "its removal")
 
@@ -196,7 +196,7 @@ async def remove_node(large: Large) -> None:
     assert not await large.has(f"{keys.TOMBSTONES}{DEAD}/")
 
 
-async def adopt_orphan(large: Large) -> None:
+async def adopt_orphan(large: LargeScheduler) -> None:
     kept = records.encode(a_workload(ORPHAN))
     large.fleet.agent(HOLDER).intents = [agent_pb2.IntentView(id=ORPHAN, epoch=1, intent=kept)]
     request = pb.OrphanRequest(node_id=HOLDER, workload_id=ORPHAN)
@@ -205,14 +205,14 @@ async def adopt_orphan(large: Large) -> None:
     assert response.accepted, response.reason
 
 
-async def delete_orphan(large: Large) -> None:
+async def delete_orphan(large: LargeScheduler) -> None:
     request = pb.OrphanRequest(node_id=HOLDER, workload_id="p0")
     response = await large.stub.DeleteOrphan(request, timeout=SECONDS)
 
     assert response.accepted, response.reason
 
 
-async def remove_image(large: Large) -> None:
+async def remove_image(large: LargeScheduler) -> None:
     for name in (FULL, SPARE, HOLDER):
         large.fleet.agent(name).images.add("debian")
     response = await large.stub.RemoveImage(pb.RemoveImageRequest(name="debian"), timeout=SECONDS)
@@ -220,14 +220,14 @@ async def remove_image(large: Large) -> None:
     assert list(response.node_ids) == sorted((FULL, SPARE, HOLDER))
 
 
-async def delete_volume(large: Large) -> None:
+async def delete_volume(large: LargeScheduler) -> None:
     request = pb.DeleteVolumeRequest(node_id=SPARE, workload_id="former", name="data")
     response = await large.stub.DeleteVolume(request, timeout=SECONDS)
 
     assert response.success, response.error_message
 
 
-async def create_token(large: Large) -> None:
+async def create_token(large: LargeScheduler) -> None:
     before = await large.has(keys.TOKENS)
     request = pb.CreateTokenRequest(name="ops", role="viewer")
     response = await large.stub.CreateToken(request, timeout=SECONDS)
@@ -236,7 +236,7 @@ async def create_token(large: Large) -> None:
     assert await large.has(keys.TOKENS) < before
 
 
-async def revoke_token(large: Large) -> None:
+async def revoke_token(large: LargeScheduler) -> None:
     last = (await stored(large.cluster.store, keys.TOKENS))[-1]
     request = pb.RevokeTokenRequest(token_id=last.removeprefix(keys.TOKENS))
     response = await large.stub.RevokeToken(request, timeout=SECONDS)
@@ -244,20 +244,20 @@ async def revoke_token(large: Large) -> None:
     assert response.accepted, response.reason
 
 
-async def put_secret(large: Large) -> None:
+async def put_secret(large: LargeScheduler) -> None:
     request = pb.PutSecretRequest(name="fresh", value=b"x")
     response = await large.stub.PutSecret(request, timeout=SECONDS)
 
     assert response.accepted, response.reason
 
 
-async def delete_secret(large: Large) -> None:
+async def delete_secret(large: LargeScheduler) -> None:
     response = await large.stub.DeleteSecret(pb.DeleteSecretRequest(name="s0"), timeout=SECONDS)
 
     assert response.accepted, response.reason
 
 
-async def delete_record(large: Large) -> None:
+async def delete_record(large: LargeScheduler) -> None:
     """One of many unreadable records; all records are read again after that."""
     key = keys.secret_key("broken0")
     request = pb.DeleteRecordRequest(key=key)

@@ -12,7 +12,7 @@ from persys.wire.methods import METHODS
 from shells.scheduler.scale.conftest import until_idle
 from shells.scheduler.scale.many_records import many_records
 from shells.scheduler.scale.measured import MeasuredStore, bounded
-from shells.scheduler.scale.mutations import CASES, Large
+from shells.scheduler.scale.mutations import CASES, LargeScheduler
 
 # They replace the content of the store: see test_recoveries.py.
 RECOVERIES = frozenset({"RestoreSnapshot", "RebuildFromAgents", "AcceptEmpty"})
@@ -34,7 +34,7 @@ def test_every_record_type_is_there_in_number() -> None:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("method", CASES)
 async def test_the_call_succeeds_in_bounded_transactions_and_steps(
-    large: Large, method: str
+    large: LargeScheduler, method: str
 ) -> None:
     store = large.cluster.store
     assert isinstance(store, MeasuredStore)

@@ -59,10 +59,10 @@ def of_nodes(*nodes: str) -> Records:
 
 
 async def until_stored(store: Store, prefix: str, count: int) -> None:
-    async def so() -> bool:
+    async def holds_now() -> bool:
         return len(await stored(store, prefix)) == count
 
-    await eventually(so, lambda: f"{count} records under {prefix}", within=SECONDS, every=0.2)
+    await eventually(holds_now, lambda: f"{count} records under {prefix}", within=SECONDS, every=0.2)
 
 
 @sizes
@@ -118,10 +118,10 @@ async def test_what_is_in_memory_is_read_again_after_an_answer_was_lost(
 
 
 async def until_normal(cluster: Cluster) -> None:
-    async def so() -> bool:
+    async def holds_now() -> bool:
         return not cluster.app.modes.is_frozen
 
-    await eventually(so, lambda: "normal mode", within=SECONDS)
+    await eventually(holds_now, lambda: "normal mode", within=SECONDS)
 
 
 @sizes

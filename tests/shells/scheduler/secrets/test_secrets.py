@@ -363,11 +363,11 @@ async def test_while_vault_is_unavailable_the_order_is_retried_and_a_stop_works(
         vault.is_away = True
         await apply(cluster, container(A="secret://vault/kv/app#password"))
 
-        async def is_told() -> bool:
+        async def is_reported() -> bool:
             view = await cluster.control.workload("web")
             return "Vault is sealed" in view.reason.message
 
-        await eventually(is_told, lambda: "the reason")
+        await eventually(is_reported, lambda: "the reason")
         vault.is_away = False
         cluster.clock.ahead += timedelta(minutes=1)
         await cluster.control.until("web", "Running")

@@ -35,7 +35,7 @@ def an_item(workload_id: str = "old", kind: Kind = Kind.CONTAINER) -> Item:
     return Item(kind, f"id-{workload_id}-{kind}", f"persys-{workload_id}", WorkloadId(workload_id))
 
 
-def doomed(
+def removable(
     *items: Item,
     since: datetime = LONG_AGO,
     deleted_here: tuple[WorkloadId, ...] = (),
@@ -69,28 +69,28 @@ def test_an_item_that_had_an_owner_starts_again() -> None:
 
 
 def test_what_is_left_of_a_deleted_workload_goes_also_without_the_scheduler() -> None:
-    assert doomed(an_item(), deleted_here=(OLD,), in_touch=timedelta()) == [an_item().id]
+    assert removable(an_item(), deleted_here=(OLD,), in_touch=timedelta()) == [an_item().id]
 
 
 def test_what_is_left_of_a_deleted_workload_stays_until_its_age() -> None:
-    assert not doomed(an_item(), deleted_here=(OLD,), since=NOW - timedelta(minutes=9))
+    assert not removable(an_item(), deleted_here=(OLD,), since=NOW - timedelta(minutes=9))
 
 
 def test_a_stray_goes_after_its_age() -> None:
-    assert doomed(an_item()) == [an_item().id]
-    assert not doomed(an_item(), since=NOW - timedelta(hours=23))
+    assert removable(an_item()) == [an_item().id]
+    assert not removable(an_item(), since=NOW - timedelta(hours=23))
 
 
 def test_a_stray_stays_unless_the_scheduler_has_spoken_all_the_while() -> None:
-    assert not doomed(an_item(), in_touch=timedelta())
-    assert not doomed(an_item(), in_touch=timedelta(hours=23))
+    assert not removable(an_item(), in_touch=timedelta())
+    assert not removable(an_item(), in_touch=timedelta(hours=23))
 
 
 def test_what_runs_goes_only_if_its_workload_was_deleted() -> None:
     running = Item(Kind.CONTAINER, "c", "persys-old", OLD, running=True)
 
-    assert not doomed(running)
-    assert doomed(running, deleted_here=(OLD,)) == ["c"]
+    assert not removable(running)
+    assert removable(running, deleted_here=(OLD,)) == ["c"]
 
 
 def test_an_age_of_nothing_means_never() -> None:
@@ -98,8 +98,8 @@ def test_an_age_of_nothing_means_never() -> None:
     image = ImageUse(an_item(kind=Kind.IMAGE), in_use=False, used_at=LONG_AGO)
     action = Action(ActionId("a"), WEB, ActionKind.APPLY, ActionState.FAILED, LONG_AGO)
 
-    assert not doomed(an_item(), ages=never)
-    assert not doomed(an_item(), ages=never, deleted_here=(OLD,))
+    assert not removable(an_item(), ages=never)
+    assert not removable(an_item(), ages=never, deleted_here=(OLD,))
     assert not stale_images([image], never, now=NOW)
     assert not old_actions([action], never, now=NOW)
 
@@ -107,7 +107,7 @@ def test_an_age_of_nothing_means_never() -> None:
 def test_a_network_goes_after_the_containers_on_it() -> None:
     network, container = an_item(kind=Kind.NETWORK), an_item()
 
-    assert doomed(network, container) == [container.id, network.id]
+    assert removable(network, container) == [container.id, network.id]
 
 
 def test_only_images_that_nothing_has_used_for_long_go() -> None:

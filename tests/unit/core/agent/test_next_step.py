@@ -278,7 +278,7 @@ def test_from_any_state_the_steps_lead_to_rest_and_never_destroy_what_is_right(
         if isinstance(outcome, Settled):
             assert_at_rest(order, artefact, outcome)
             return
-        assert_spares_what_is_right(order, artefact, outcome.step)
+        assert_keeps_correct_artefact(order, artefact, outcome.step)
         if outcome.step is Step.START:
             progress = before_start(progress, artefact)
         artefact = performed(outcome.step, artefact)
@@ -304,7 +304,7 @@ def performed(step: Step, artefact: Artefact | None) -> Artefact | None:
             return artefact
 
 
-def assert_spares_what_is_right(order: Order, artefact: Artefact | None, step: Step) -> None:
+def assert_keeps_correct_artefact(order: Order, artefact: Artefact | None, step: Step) -> None:
     if artefact is None or order.desired is not Desired.RUNNING:
         return
     if artefact.revision == order.revision and artefact.condition not in (

@@ -58,14 +58,14 @@ def after(
     )
 
 
-def the_settled(outcome: Perform | Settled) -> Settled:
+def settled_after(outcome: Perform | Settled) -> Settled:
     assert isinstance(outcome, Settled)
     return outcome
 
 
 @pytest.mark.parametrize("policy", ["always", "unless-stopped", "on-failure"])
 def test_a_machine_that_crashed_at_its_start_says_so_and_is_started_again(policy: str) -> None:
-    settled = the_settled(after(CRASHED, an_order(policy)))
+    settled = settled_after(after(CRASHED, an_order(policy)))
 
     assert settled.actual is Actual.FAILED
     assert settled.failure == Failure(
@@ -83,7 +83,7 @@ def test_it_waits_longer_before_each_new_start() -> None:
     waits = []
     progress = LAUNCHED
     for _ in range(4):
-        settled = the_settled(after(CRASHED, an_order(), progress))
+        settled = settled_after(after(CRASHED, an_order(), progress))
         assert settled.look_again_at is not None
         assert CRASHED.finished_at is not None
         waits.append((settled.look_again_at - CRASHED.finished_at).total_seconds())
@@ -93,7 +93,7 @@ def test_it_waits_longer_before_each_new_start() -> None:
 
 
 def test_a_machine_that_never_comes_up_is_in_a_crash_loop() -> None:
-    settled = the_settled(after(CRASHED, an_order(), replace(LAUNCHED, restarts=3)))
+    settled = settled_after(after(CRASHED, an_order(), replace(LAUNCHED, restarts=3)))
 
     assert settled.code == CRASH_LOOP
     assert settled.failure is not None
@@ -101,33 +101,33 @@ def test_a_machine_that_never_comes_up_is_in_a_crash_loop() -> None:
 
 
 def test_a_vm_that_failed_to_boot_counts_as_running_only_after_a_while() -> None:
-    looping = after_settling(LAUNCHED, the_settled(after(CRASHED, an_order())))
+    looping = after_settling(LAUNCHED, settled_after(after(CRASHED, an_order())))
 
-    assert the_settled(after(RUNNING, an_order(), looping, seconds=5)).actual is Actual.FAILED
-    assert the_settled(after(RUNNING, an_order(), looping, seconds=61)).actual is Actual.RUNNING
+    assert settled_after(after(RUNNING, an_order(), looping, seconds=5)).actual is Actual.FAILED
+    assert settled_after(after(RUNNING, an_order(), looping, seconds=61)).actual is Actual.RUNNING
 
 
 def test_a_crash_long_after_the_start_is_not_a_failed_boot() -> None:
     late = replace(CRASHED, finished_at=NOON + timedelta(hours=1))
 
-    settled = the_settled(after(late, an_order("no")))
+    settled = settled_after(after(late, an_order("no")))
 
     assert settled.code == EXITED
     assert settled.failure is not None
     assert settled.failure.reason is FailureReason.RUNTIME_ERROR
-    assert the_settled(after(late, an_order())).actual is Actual.PENDING
+    assert settled_after(after(late, an_order())).actual is Actual.PENDING
 
 
 def test_a_machine_that_was_switched_off_by_hand_has_not_failed_to_boot() -> None:
     killed = replace(CRASHED, exit_code=137, error="the VM was powered off")
 
-    assert the_settled(after(killed, an_order())).actual is Actual.PENDING
-    assert the_settled(after(killed, an_order("no"))).code == EXITED
+    assert settled_after(after(killed, an_order())).actual is Actual.PENDING
+    assert settled_after(after(killed, an_order("no"))).code == EXITED
 
 
 @pytest.mark.parametrize("policy", ["no", "on-failure"])
 def test_a_machine_that_shut_itself_down_has_done_its_work(policy: str) -> None:
-    settled = the_settled(after(SHUT_DOWN, an_order(policy)))
+    settled = settled_after(after(SHUT_DOWN, an_order(policy)))
 
     assert (settled.actual, settled.code, settled.final) == (Actual.STOPPED, COMPLETED, True)
 
@@ -138,7 +138,7 @@ def test_a_machine_that_is_to_run_is_started_after_it_shut_itself_down(policy: s
 
 
 def test_a_machine_that_may_not_be_started_again_stays_failed() -> None:
-    settled = the_settled(after(CRASHED, an_order("no"), seconds=9999))
+    settled = settled_after(after(CRASHED, an_order("no"), seconds=9999))
 
     assert (settled.code, settled.final) == (BOOT_FAILED, True)
 
@@ -147,7 +147,7 @@ def test_a_machine_without_room_is_failed_until_there_is_some() -> None:
     full = Failure(FailureReason.STORAGE_ERROR, "disk vda: no space left")
     stuck = replace(RUNNING, condition=Condition.PAUSED, trouble=full)
 
-    settled = the_settled(after(stuck, an_order()))
+    settled = settled_after(after(stuck, an_order()))
 
     assert (settled.actual, settled.failure) == (Actual.FAILED, full)
     assert settled.look_again_at is not None
@@ -157,7 +157,7 @@ def test_a_machine_without_room_is_failed_until_there_is_some() -> None:
 def test_a_vm_is_inspected_again_when_more_will_be_known() -> None:
     recent = replace(RUNNING, look_again_after=timedelta(seconds=1))
 
-    settled = the_settled(after(recent, an_order()))
+    settled = settled_after(after(recent, an_order()))
 
     assert settled == Settled(Actual.RUNNING, look_again_at=NOON + timedelta(seconds=1))
 

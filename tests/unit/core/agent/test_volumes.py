@@ -23,24 +23,29 @@ def a_volume(**fields: object) -> Volume:
     return replace(known, **fields)
 
 
-def a_wish(**fields: object) -> ManagedVolume:
+def a_managed_volume(**fields: object) -> ManagedVolume:
     return replace(ManagedVolume("data"), **fields)
 
 
 @pytest.mark.parametrize(
     ("field", "wanted", "known", "can"),
     [
-        ("size_gb", a_wish(size_gb=4), a_volume(), LOCAL),
-        ("size_gb", a_wish(size_gb=4), a_volume(size_gb=0, fs_type=""), LOCAL),
-        ("size_gb", a_wish(driver="nfs", size_gb=4), None, NFS),
-        ("size_gb", a_wish(driver="ceph-rbd"), None, CEPH),
-        ("fs_type", a_wish(fs_type="xfs"), a_volume(), LOCAL),
-        ("fs_type", a_wish(fs_type="xfs"), None, LOCAL),
-        ("driver", a_wish(driver="nfs"), a_volume(), NFS),
-        ("name", a_wish(size_gb=5), a_volume(as_disk=True), LOCAL),
-        ("access_mode", a_wish(access_mode="ReadWriteMany"), None, LOCAL),
-        ("access_mode", a_wish(access_mode="sometimes"), None, NFS),
-        ("access_mode", a_wish(driver="nfs"), a_volume(driver="nfs", shared=True, size_gb=0), NFS),
+        ("size_gb", a_managed_volume(size_gb=4), a_volume(), LOCAL),
+        ("size_gb", a_managed_volume(size_gb=4), a_volume(size_gb=0, fs_type=""), LOCAL),
+        ("size_gb", a_managed_volume(driver="nfs", size_gb=4), None, NFS),
+        ("size_gb", a_managed_volume(driver="ceph-rbd"), None, CEPH),
+        ("fs_type", a_managed_volume(fs_type="xfs"), a_volume(), LOCAL),
+        ("fs_type", a_managed_volume(fs_type="xfs"), None, LOCAL),
+        ("driver", a_managed_volume(driver="nfs"), a_volume(), NFS),
+        ("name", a_managed_volume(size_gb=5), a_volume(as_disk=True), LOCAL),
+        ("access_mode", a_managed_volume(access_mode="ReadWriteMany"), None, LOCAL),
+        ("access_mode", a_managed_volume(access_mode="sometimes"), None, NFS),
+        (
+            "access_mode",
+            a_managed_volume(driver="nfs"),
+            a_volume(driver="nfs", shared=True, size_gb=0),
+            NFS,
+        ),
     ],
 )
 def test_what_cannot_be_is_objected_to_by_its_field(
@@ -53,8 +58,8 @@ def test_what_cannot_be_is_objected_to_by_its_field(
 
 
 def test_a_machine_needs_a_disk_with_a_size() -> None:
-    shared = check_volume(a_wish(driver="nfs"), None, NFS, as_disk=True)
-    endless = check_volume(a_wish(), None, LOCAL, as_disk=True)
+    shared = check_volume(a_managed_volume(driver="nfs"), None, NFS, as_disk=True)
+    endless = check_volume(a_managed_volume(), None, LOCAL, as_disk=True)
 
     assert shared is not None
     assert shared.field == "driver"
@@ -64,7 +69,7 @@ def test_a_machine_needs_a_disk_with_a_size() -> None:
 
 def test_a_size_that_is_said_no_more_stays() -> None:
     known = a_volume(retain=True)
-    wanted = a_wish(retain=True)
+    wanted = a_managed_volume(retain=True)
 
     assert check_volume(wanted, known, LOCAL, as_disk=False) is None
     same = updated_volume(wanted, known, workload_id=known.workload_id, as_disk=False, now=NOW)
@@ -73,14 +78,14 @@ def test_a_size_that_is_said_no_more_stays() -> None:
 
 def test_a_directory_of_an_earlier_version_stays_one() -> None:
     known = a_volume(size_gb=0, fs_type="")
-    wanted = a_wish(fs_type="ext4")
+    wanted = a_managed_volume(fs_type="ext4")
 
     assert check_volume(wanted, known, LOCAL, as_disk=False) is None
     same = updated_volume(wanted, known, workload_id=known.workload_id, as_disk=False, now=NOW)
     assert (same.size_gb, same.fs_type) == (0, "")
 
 
-wishes = st.builds(
+managed_volumes = st.builds(
     ManagedVolume,
     name=st.just("data"),
     driver=st.sampled_from(["local", "nfs", "ceph-rbd"]),
@@ -94,7 +99,7 @@ abilities = st.builds(
 )
 
 
-@given(wishes, wishes, abilities)
+@given(managed_volumes, managed_volumes, abilities)
 def test_whatever_is_asked_data_keeps_its_place_its_form_and_its_size(
     first: ManagedVolume, then: ManagedVolume, can: DriverCapabilities
 ) -> None:

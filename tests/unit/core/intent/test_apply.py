@@ -22,7 +22,7 @@ from persys.model.workload import Desired
 LATER = after(60)
 
 
-def a_wish(
+def an_apply_request(
     *,
     desired: Desired | None = None,
     image: str = "nginx",
@@ -35,7 +35,7 @@ def a_wish(
 
 
 def test_a_new_workload_runs_unless_something_else_was_said() -> None:
-    created = apply(None, a_wish(), now=NOON)
+    created = apply(None, an_apply_request(), now=NOON)
 
     assert isinstance(created, Accepted)
     assert created.event == "WorkloadCreated"
@@ -43,14 +43,14 @@ def test_a_new_workload_runs_unless_something_else_was_said() -> None:
 
 
 def test_a_workload_can_be_created_stopped() -> None:
-    created = apply(None, a_wish(desired=Desired.STOPPED), now=NOON)
+    created = apply(None, an_apply_request(desired=Desired.STOPPED), now=NOON)
 
     assert created.workload.desired is Desired.STOPPED
 
 
 def test_the_same_spec_again_changes_nothing() -> None:
     old = a_workload()
-    again = apply(old, a_wish(), now=LATER)
+    again = apply(old, an_apply_request(), now=LATER)
 
     assert isinstance(again, Unchanged)
     assert again.workload is old
@@ -58,21 +58,23 @@ def test_the_same_spec_again_changes_nothing() -> None:
 
 def test_the_same_content_without_a_revision_keeps_the_revision_that_was_given() -> None:
     old = a_workload(revision="v7")
-    again = apply(old, a_wish(revision="hash-of-it"), now=LATER)
+    again = apply(old, an_apply_request(revision="hash-of-it"), now=LATER)
 
     assert isinstance(again, Unchanged)
     assert again.workload.revision == "v7"
 
 
 def test_the_same_content_under_a_new_given_revision_is_a_new_revision() -> None:
-    changed = apply(a_workload(revision="v7"), a_wish(revision="v8", given=True), now=LATER)
+    changed = apply(
+        a_workload(revision="v7"), an_apply_request(revision="v8", given=True), now=LATER
+    )
 
     assert isinstance(changed, Accepted)
     assert changed.workload.revision == "v8"
 
 
 def test_another_spec_is_an_update_that_keeps_when_it_was_created() -> None:
-    changed = apply(a_workload(), a_wish(image="caddy", revision="r2"), now=LATER)
+    changed = apply(a_workload(), an_apply_request(image="caddy", revision="r2"), now=LATER)
 
     assert isinstance(changed, Accepted)
     assert changed.event == "WorkloadUpdated"
@@ -84,13 +86,13 @@ def test_a_given_revision_cannot_name_two_specs() -> None:
     with pytest.raises(
         InvalidError, match="'r1' is already used for another spec of web"
     ) as refusal:
-        apply(a_workload(), a_wish(image="caddy", given=True), now=LATER)
+        apply(a_workload(), an_apply_request(image="caddy", given=True), now=LATER)
 
     assert refusal.value.field == "revision_id"
 
 
 def test_a_workload_cannot_change_its_type() -> None:
-    request = replace(a_wish(revision="r2"), spec=ComposeSpec(yaml="services: {}"))
+    request = replace(an_apply_request(revision="r2"), spec=ComposeSpec(yaml="services: {}"))
     with pytest.raises(
         InvalidError, match="the type of web cannot change from container to compose"
     ) as no:
@@ -102,18 +104,18 @@ def test_a_workload_cannot_change_its_type() -> None:
 @pytest.mark.parametrize("desired", [None, Desired.RUNNING, Desired.STOPPED])
 def test_a_workload_that_is_being_deleted_accepts_no_new_spec(desired: Desired | None) -> None:
     with pytest.raises(RefusedError, match="being deleted; try again when it is deleted"):
-        apply(a_workload(desired=Desired.DELETED), a_wish(desired=desired), now=LATER)
+        apply(a_workload(desired=Desired.DELETED), an_apply_request(desired=desired), now=LATER)
 
 
 def test_an_apply_that_does_not_say_what_is_desired_keeps_it() -> None:
     stopped = a_workload(desired=Desired.STOPPED)
-    changed = apply(stopped, a_wish(image="caddy", revision="r2"), now=LATER)
+    changed = apply(stopped, an_apply_request(image="caddy", revision="r2"), now=LATER)
 
     assert changed.workload.desired is Desired.STOPPED
 
 
 def test_the_same_spec_with_another_desired_state_is_a_change() -> None:
-    changed = apply(a_workload(), a_wish(desired=Desired.STOPPED), now=LATER)
+    changed = apply(a_workload(), an_apply_request(desired=Desired.STOPPED), now=LATER)
 
     assert isinstance(changed, Accepted)
     assert changed.workload.desired is Desired.STOPPED
@@ -122,7 +124,9 @@ def test_the_same_spec_with_another_desired_state_is_a_change() -> None:
 
 def test_an_apply_that_wants_it_deleted_deletes_what_is_there_as_it_is() -> None:
     gone = apply(
-        a_workload(), a_wish(desired=Desired.DELETED, image="caddy", revision="r2"), now=LATER
+        a_workload(),
+        an_apply_request(desired=Desired.DELETED, image="caddy", revision="r2"),
+        now=LATER,
     )
 
     assert isinstance(gone, Accepted)
@@ -132,7 +136,7 @@ def test_an_apply_that_wants_it_deleted_deletes_what_is_there_as_it_is() -> None
 
 def test_nothing_is_created_to_be_deleted() -> None:
     with pytest.raises(NotFoundError):
-        apply(None, a_wish(desired=Desired.DELETED), now=NOON)
+        apply(None, an_apply_request(desired=Desired.DELETED), now=NOON)
 
 
 @pytest.mark.parametrize("desired", list(Desired))
@@ -175,7 +179,7 @@ def test_a_change_of_the_desired_state_keeps_the_spec_and_names_its_event(
 
 def test_new_rules_are_an_update_that_keeps_the_revision() -> None:
     old = a_workload(revision="v7")
-    request = replace(a_wish(revision="hash-of-it"), rules=Rules(priority=90))
+    request = replace(an_apply_request(revision="hash-of-it"), rules=Rules(priority=90))
     changed = apply(old, request, now=LATER)
 
     assert isinstance(changed, Accepted)
@@ -185,18 +189,18 @@ def test_new_rules_are_an_update_that_keeps_the_revision() -> None:
 
 
 def test_rules_may_change_under_a_revision_that_was_given() -> None:
-    request = replace(a_wish(given=True), rules=Rules(priority=90))
+    request = replace(an_apply_request(given=True), rules=Rules(priority=90))
 
     assert apply(a_workload(), request, now=LATER).workload.revision == "r1"
 
 
 def test_another_time_alone_is_another_content() -> None:
-    request = replace(a_wish(revision="r2"), stop_after_seconds=60)
+    request = replace(an_apply_request(revision="r2"), stop_after_seconds=60)
     changed = apply(a_workload(), request, now=LATER)
 
     assert (changed.workload.revision, changed.workload.stop_after_seconds) == ("r2", 60)
     with pytest.raises(InvalidError, match="is already used for another spec"):
-        apply(a_workload(), replace(a_wish(given=True), stop_after_seconds=60), now=LATER)
+        apply(a_workload(), replace(an_apply_request(given=True), stop_after_seconds=60), now=LATER)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +230,7 @@ def test_a_workload_is_deployed_again_under_a_revision_that_counts(
 def test_the_file_of_what_was_deployed_again_changes_nothing() -> None:
     again = redeploy(a_workload(), WEB, now=LATER).workload
 
-    assert apply(again, a_wish(), now=LATER) == Unchanged(again)
+    assert apply(again, an_apply_request(), now=LATER) == Unchanged(again)
 
 
 def test_what_is_not_there_or_on_its_way_out_is_not_deployed_again() -> None:

@@ -31,7 +31,7 @@ def a_push(branch: str = "main", *, is_default: bool = True) -> Push:
 
 
 @pytest.mark.parametrize(
-    ("git_repo", "git_ref", "so"),
+    ("git_repo", "git_ref", "expected"),
     [
         ("https://github.com/acme/shop", "main", True),
         ("git@github.com:acme/shop.git", "refs/heads/main", True),
@@ -41,8 +41,8 @@ def a_push(branch: str = "main", *, is_default: bool = True) -> Push:
         ("https://github.com/acme/shop", "v1.0", False),
     ],
 )
-def test_a_stack_follows_its_branch(git_repo: str, git_ref: str, so: bool) -> None:
-    assert follows(a_push(), git_repo=git_repo, git_ref=git_ref) is so
+def test_a_stack_follows_its_branch(git_repo: str, git_ref: str, expected: bool) -> None:
+    assert follows(a_push(), git_repo=git_repo, git_ref=git_ref) is expected
 
 
 def test_a_stack_without_a_branch_follows_only_the_usual_one() -> None:

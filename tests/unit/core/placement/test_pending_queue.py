@@ -33,7 +33,7 @@ def node_index() -> NodeIndex:
     return node_index
 
 
-def lined_up(**who: Requirements) -> PendingQueue:
+def queue_of(**who: Requirements) -> PendingQueue:
     waiting = PendingQueue()
     for name, what in who.items():
         waiting.add(WorkloadId(name), PendingEntry(what))
@@ -49,7 +49,7 @@ def woken(waiting: PendingQueue, node_index: NodeIndex) -> list[str]:
 
 
 def test_as_many_are_woken_as_the_room_could_take(node_index: NodeIndex) -> None:
-    waiting = lined_up(a=cpu(400), b=cpu(400), c=cpu(400))
+    waiting = queue_of(a=cpu(400), b=cpu(400), c=cpu(400))
 
     assert woken(waiting, node_index) == ["a", "b"]
 
@@ -57,13 +57,13 @@ def test_as_many_are_woken_as_the_room_could_take(node_index: NodeIndex) -> None
 def test_a_workload_that_does_not_fit_is_not_woken_and_blocks_no_other(
     node_index: NodeIndex,
 ) -> None:
-    waiting = lined_up(large=cpu(2000), small=cpu(400), forbidden=needs(traits={"type:vm"}))
+    waiting = queue_of(large=cpu(2000), small=cpu(400), forbidden=needs(traits={"type:vm"}))
 
     assert woken(waiting, node_index) == ["small"]
 
 
 def test_the_highest_priority_is_first_then_queue_order(node_index: NodeIndex) -> None:
-    waiting = lined_up(
+    waiting = queue_of(
         a=cpu(100), b=cpu(100, priority=100), c=cpu(101), d=cpu(100, priority=100), e=cpu(100)
     )
 
@@ -71,23 +71,23 @@ def test_the_highest_priority_is_first_then_queue_order(node_index: NodeIndex) -
 
 
 def test_a_closed_node_wakes_no_workload(node_index: NodeIndex) -> None:
-    assert lined_up(a=cpu(100)).candidates_for(node_index.slots[N2]) == []
+    assert queue_of(a=cpu(100)).candidates_for(node_index.slots[N2]) == []
 
 
 def test_only_one_workload_with_anti_affinity_is_woken(node_index: NodeIndex) -> None:
     apart = cpu(100, group="g", apart=True)
 
-    assert woken(lined_up(a=apart, b=apart), node_index) == ["a"]
+    assert woken(queue_of(a=apart, b=apart), node_index) == ["a"]
 
 
 def test_a_host_port_is_given_once(node_index: NodeIndex) -> None:
     web = needs(host_ports=[HostPort(80)])
 
-    assert woken(lined_up(a=web, b=web), node_index) == ["a"]
+    assert woken(queue_of(a=web, b=web), node_index) == ["a"]
 
 
 def test_the_same_requirements_keep_the_queue_position(node_index: NodeIndex) -> None:
-    waiting = lined_up(a=cpu(800), b=cpu(800))
+    waiting = queue_of(a=cpu(800), b=cpu(800))
     waiting.add(WorkloadId("a"), PendingEntry(cpu(800)))
     assert woken(waiting, node_index) == ["a"]
 
@@ -96,7 +96,7 @@ def test_the_same_requirements_keep_the_queue_position(node_index: NodeIndex) ->
 
 
 def test_a_workload_that_no_longer_waits_is_not_woken(node_index: NodeIndex) -> None:
-    waiting = lined_up(a=cpu(100), b=cpu(100))
+    waiting = queue_of(a=cpu(100), b=cpu(100))
     waiting.discard(WorkloadId("a"))
 
     assert (list(waiting), len(waiting), "a" in waiting) == (["b"], 1, False)
@@ -104,7 +104,7 @@ def test_a_workload_that_no_longer_waits_is_not_woken(node_index: NodeIndex) -> 
 
 
 def test_capacity_of_a_workload_that_moved_is_offered_again(node_index: NodeIndex) -> None:
-    waiting = lined_up(a=cpu(800), b=cpu(800))
+    waiting = queue_of(a=cpu(800), b=cpu(800))
     assert woken(waiting, node_index) == ["a"]
     waiting.discard(WorkloadId("a"))
 
@@ -114,7 +114,7 @@ def test_capacity_of_a_workload_that_moved_is_offered_again(node_index: NodeInde
 
 
 def test_capacity_left_over_is_offered_again(node_index: NodeIndex) -> None:
-    waiting = lined_up(a=cpu(800), b=cpu(500))
+    waiting = queue_of(a=cpu(800), b=cpu(500))
     assert woken(waiting, node_index) == ["a"]
     node_index.hold(WorkloadId("newcomer"), N1, Resources(400), frozenset())
 
@@ -123,7 +123,7 @@ def test_capacity_left_over_is_offered_again(node_index: NodeIndex) -> None:
 
 
 def test_a_node_that_was_not_chosen_is_not_offered_again(node_index: NodeIndex) -> None:
-    waiting = lined_up(a=cpu(800))
+    waiting = queue_of(a=cpu(800))
     assert woken(waiting, node_index) == ["a"]
 
     assert waiting.after_decision(WorkloadId("a"), node_index.slots) == []
@@ -179,6 +179,6 @@ def test_room_on_a_node_with_an_old_copy_is_offered_to_others(node_index: NodeIn
 
 
 def test_all_pending_workloads_are_visited_in_turn() -> None:
-    waiting = lined_up(a=cpu(1), b=cpu(2), c=cpu(3))
+    waiting = queue_of(a=cpu(1), b=cpu(2), c=cpu(3))
 
     assert [waiting.next_batch(2) for _ in range(3)] == [["a", "b"], ["c"], ["a", "b"]]

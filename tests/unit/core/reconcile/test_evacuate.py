@@ -141,7 +141,7 @@ def test_a_stop_after_workload_does_not_leave_a_suspect_draining_node() -> None:
     assert must_leave(dataclasses.replace(situation, phase=Phase.ALIVE), NOON)
 
 
-def never_taken() -> Situation:
+def unanswered_order() -> Situation:
     """The node is alive and did not respond to the order twice."""
     dispatch = a_dispatch(answered=False)
     for _ in range(2):
@@ -152,7 +152,7 @@ def never_taken() -> Situation:
 
 
 def test_what_its_node_never_took_goes_to_another_one() -> None:
-    decision = decided(never_taken(), "n2")
+    decision = decided(unanswered_order(), "n2")
 
     assert decision.assignment is not None
     assert decision.assignment.node_id == "n2"
@@ -160,7 +160,7 @@ def test_what_its_node_never_took_goes_to_another_one() -> None:
 
 
 def test_what_its_node_never_took_stays_if_that_node_is_the_best_again() -> None:
-    decision = decided(never_taken(), "n1")
+    decision = decided(unanswered_order(), "n1")
 
     assert decision.assignment == ON_N1
     assert decision.tombstone is None

@@ -10,7 +10,7 @@ import pytest
 from persys.infra.aio.path_calls import PathTimeoutError, ThreadPathCalls, directory_of
 
 
-class DeadMount:
+class HangingMount:
     """Calls that do not return until the mount is back."""
 
     def __init__(self) -> None:
@@ -24,8 +24,8 @@ class DeadMount:
 
 
 @pytest.fixture
-def dead() -> Iterator[DeadMount]:
-    mount = DeadMount()
+def dead() -> Iterator[HangingMount]:
+    mount = HangingMount()
     yield mount
     mount.back.set()
 
@@ -47,7 +47,7 @@ async def test_the_exception_of_a_call_is_raised(error: Exception) -> None:
         await ThreadPathCalls().run("/data/x", fail)
 
 
-async def test_a_call_that_does_not_return_ends_at_its_deadline(dead: DeadMount) -> None:
+async def test_a_call_that_does_not_return_ends_at_its_deadline(dead: HangingMount) -> None:
     paths = ThreadPathCalls(deadline_seconds=0.05)
 
     with pytest.raises(
@@ -56,7 +56,7 @@ async def test_a_call_that_does_not_return_ends_at_its_deadline(dead: DeadMount)
         await paths.run("/mnt/a/x", dead.stat)
 
 
-async def test_a_dead_mount_is_not_called_again_and_others_are(dead: DeadMount) -> None:
+async def test_a_dead_mount_is_not_called_again_and_others_are(dead: HangingMount) -> None:
     paths = ThreadPathCalls(deadline_seconds=0.05, per_directory_max=2)
     for _ in range(2):
         with pytest.raises(PathTimeoutError):
@@ -68,7 +68,7 @@ async def test_a_dead_mount_is_not_called_again_and_others_are(dead: DeadMount) 
     assert await paths.run("/mnt/b/x", lambda: "found") == "found"
 
 
-async def test_the_total_number_of_blocked_calls_is_limited(dead: DeadMount) -> None:
+async def test_the_total_number_of_blocked_calls_is_limited(dead: HangingMount) -> None:
     paths = ThreadPathCalls(deadline_seconds=0.05, calls_max=3)
     for number in range(3):
         with pytest.raises(PathTimeoutError):
@@ -79,7 +79,7 @@ async def test_the_total_number_of_blocked_calls_is_limited(dead: DeadMount) -> 
     assert dead.calls == 3
 
 
-async def test_a_mount_that_is_back_is_called_again(dead: DeadMount) -> None:
+async def test_a_mount_that_is_back_is_called_again(dead: HangingMount) -> None:
     paths = ThreadPathCalls(deadline_seconds=0.05, per_directory_max=1)
     with pytest.raises(PathTimeoutError):
         await paths.run("/mnt/a/x", dead.stat)
@@ -94,7 +94,7 @@ async def test_a_mount_that_is_back_is_called_again(dead: DeadMount) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_the_event_loop_continues_while_a_call_is_blocked(dead: DeadMount) -> None:
+async def test_the_event_loop_continues_while_a_call_is_blocked(dead: HangingMount) -> None:
     paths, ticks = ThreadPathCalls(deadline_seconds=0.3), 0
     async with asyncio.TaskGroup() as group:
         stuck = group.create_task(_ends(paths, dead))
@@ -105,17 +105,17 @@ async def test_the_event_loop_continues_while_a_call_is_blocked(dead: DeadMount)
     assert ticks > 5
 
 
-async def _ends(paths: ThreadPathCalls, dead: DeadMount) -> None:
+async def _ends(paths: ThreadPathCalls, dead: HangingMount) -> None:
     with pytest.raises(PathTimeoutError):
         await paths.run("/mnt/a/x", dead.stat)
 
 
-async def test_a_call_may_have_its_own_deadline(dead: DeadMount) -> None:
+async def test_a_call_may_have_its_own_deadline(dead: HangingMount) -> None:
     with pytest.raises(PathTimeoutError, match=r"within 0\.05 s"):
         await ThreadPathCalls().run("/mnt/a/x", dead.stat, deadline_seconds=0.05)
 
 
-async def test_a_result_that_comes_too_late_is_discarded(dead: DeadMount) -> None:
+async def test_a_result_that_comes_too_late_is_discarded(dead: HangingMount) -> None:
     discarded: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     paths = ThreadPathCalls(deadline_seconds=0.05)
     with pytest.raises(PathTimeoutError):
@@ -142,7 +142,7 @@ async def test_a_thread_that_cannot_be_started_uses_no_slot(
     assert await paths.run("/mnt/a/x", lambda: "found") == "found"
 
 
-async def test_directories_of_workloads_have_their_own_slots(dead: DeadMount) -> None:
+async def test_directories_of_workloads_have_their_own_slots(dead: HangingMount) -> None:
     paths = ThreadPathCalls(
         roots=[Path("/var/lib/persys/stacks")], deadline_seconds=0.05, per_directory_max=1
     )

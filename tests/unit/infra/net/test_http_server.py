@@ -56,7 +56,7 @@ class Client:
         return int(line.split()[1])
 
 
-class Served:
+class RunningServer:
     def __init__(self, server: HttpServer, port: int) -> None:
         self.server = server
         self.port = port
@@ -83,10 +83,10 @@ class Served:
 @asynccontextmanager
 async def serving(
     limits: HttpLimits, context: ssl.SSLContext | None = None
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[RunningServer]:
     app = web.Application()
     server = HttpServer(app, limits=limits, context=context)
-    served = Served(server, 0)
+    served = RunningServer(server, 0)
 
     async def short(request: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -154,7 +154,7 @@ async def a_body_byte_by_byte(client: Client) -> None:
             await asyncio.sleep(0.05)
 
 
-async def silence_after_an_answer(client: Client) -> None:
+async def stay_silent_after_response(client: Client) -> None:
     await client.send(GET)
     assert await client.status() == 200
 
@@ -167,7 +167,7 @@ ABUSES: dict[str, Sent] = {
         a_header_byte_by_byte,
         no_body,
         a_body_byte_by_byte,
-        silence_after_an_answer,
+        stay_silent_after_response,
     )
 }
 
@@ -275,7 +275,7 @@ async def test_it_stops_while_connections_are_open(context: ssl.SSLContext) -> N
         assert await client.is_closed()
 
 
-async def leave_in_the_middle(client: Client) -> None:
+async def disconnect_during_body(client: Client) -> None:
     await client.send(HEADER + b"x" * 100)
     await asyncio.sleep(0.05)
     client.writer.transport.abort()
@@ -298,7 +298,7 @@ async def an_unread_body_with_a_wrong_encoding(client: Client) -> None:
 @pytest.mark.parametrize(
     "sent",
     [
-        leave_in_the_middle,
+        disconnect_during_body,
         a_body_that_is_not_encoded_as_it_says,
         an_unread_body_with_a_wrong_encoding,
     ],

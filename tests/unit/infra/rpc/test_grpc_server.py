@@ -50,7 +50,7 @@ async def port() -> AsyncIterator[int]:
         response_serializer=control_pb2.GetNodeResponse.SerializeToString,
     )
     list_nodes_handler = grpc.unary_unary_rpc_method_handler(
-        tell_much,
+        list_oversized,
         request_deserializer=control_pb2.ListNodesRequest.FromString,
         response_serializer=control_pb2.ListNodesResponse.SerializeToString,
     )
@@ -144,7 +144,7 @@ async def test_an_invalid_message_is_refused_and_the_next_one_served(
     assert await get_node(channel, "n1") == "n1"
 
 
-async def tell_much(
+async def list_oversized(
     _request: control_pb2.ListNodesRequest, _context: object
 ) -> control_pb2.ListNodesResponse:
     node = control_pb2.NodeView(node_id="n" * MESSAGE_BYTES_MAX)

@@ -65,7 +65,7 @@ class Node:
         self.ca = FakeCa(self.root, self.clock, lifetime)
         self._renewal = Renewal(self.certificates, self.files, self.ca, self.clock, Random(1))
 
-    async def live(self, span: timedelta) -> list[str]:
+    async def run_for(self, span: timedelta) -> list[str]:
         """The events logged during that time."""
         until = self.clock.passed + span
         with capture_logs() as lines:
@@ -83,15 +83,15 @@ async def test_an_authority_down_for_a_day_has_no_effect_on_longer_certificates(
     tmp_path: Path, lifetime: timedelta
 ) -> None:
     node = Node(tmp_path, lifetime)
-    await node.live(lifetime / 2 - timedelta(minutes=10))
+    await node.run_for(lifetime / 2 - timedelta(minutes=10))
     node.ca.is_away = True
-    log_events = await node.live(DAY)
+    log_events = await node.run_for(DAY)
     assert log_events == ["certificate.not_renewed"]
     assert node.seconds_left() > 0
     assert node.ca.tries < 100
 
     node.ca.is_away = False
-    log_events = await node.live(timedelta(hours=2))
+    log_events = await node.run_for(timedelta(hours=2))
     assert log_events == ["certificate.renewed_again", "certificate.swapped"]
     assert node.seconds_left() > (lifetime * 0.9).total_seconds()
 
@@ -100,9 +100,9 @@ async def test_a_certificate_that_expires_is_logged_as_an_error_and_a_token_repl
     tmp_path: Path,
 ) -> None:
     node = Node(tmp_path, DAY)
-    await node.live(DAY / 4)
+    await node.run_for(DAY / 4)
     node.ca.is_away = True
-    assert await node.live(DAY) == ["certificate.not_renewed", "certificate.expires"]
+    assert await node.run_for(DAY) == ["certificate.not_renewed", "certificate.expires"]
     assert node.seconds_left() < 0
 
     # What `persys-agent join` writes is taken without a restart.

@@ -78,7 +78,7 @@ class Host:
         status: pb.WorkloadStatus = self.agent.wait_for(self.name, actual, within=PATIENCE_SECONDS)
         return status
 
-    def life(self) -> str:
+    def domain_id(self) -> str:
         """libvirt's id of the running domain."""
         return virsh("domid", self.name)
 
@@ -108,13 +108,13 @@ def test_a_vm_survives_a_killed_agent_and_follows_every_order(host: Host) -> Non
     host.agent.start()
     host.apply()
     words = host.wait_for(RUNNING).metadata
-    life = host.life()
+    domain_id = host.domain_id()
 
     host.agent.kill()
     host.agent.start()
     host.wait_for(RUNNING)
 
-    assert host.life() == life
+    assert host.domain_id() == domain_id
     assert words["vm.domain_state"] == "running"
     assert words["vm.accel"] == "tcg"
     assert words["vm.vnc"].startswith("unix:/")
@@ -184,11 +184,13 @@ def test_a_manually_powered_off_vm_is_started_again(host: Host) -> None:
     host.agent.start()
     host.apply()
     host.wait_for(RUNNING)
-    life = host.life()
+    domain_id = host.domain_id()
 
     virsh("destroy", host.name)
 
-    eventually(lambda: host.life() not in (life, "-"), "it runs again", within=PATIENCE_SECONDS)
+    eventually(
+        lambda: host.domain_id() not in (domain_id, "-"), "it runs again", within=PATIENCE_SECONDS
+    )
     host.wait_for(RUNNING)
 
 

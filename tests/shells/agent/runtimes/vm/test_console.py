@@ -50,25 +50,25 @@ class Session:
     """A console session of a user."""
 
     def __init__(self, agent: Agent, name: str = NAME, *, force: bool = False) -> None:
-        self._said: queue.SimpleQueue[pb.ExecInput | None] = queue.SimpleQueue()
+        self._inputs: queue.SimpleQueue[pb.ExecInput | None] = queue.SimpleQueue()
         start = pb.ExecStart(workload_id=name, console=True, force=force)
-        self._said.put(pb.ExecInput(start=start))
-        self._call: Any = agent.stub.Exec(iter(self._said.get, None), timeout=BOOT_SECONDS)
+        self._inputs.put(pb.ExecInput(start=start))
+        self._call: Any = agent.stub.Exec(iter(self._inputs.get, None), timeout=BOOT_SECONDS)
         self.seen = ""
 
     def opened(self) -> "Session":
         assert next(self._call) == pb.ExecOutput()
         return self
 
-    def say(self, line: str) -> None:
-        self._said.put(pb.ExecInput(stdin=f"{line}\r".encode()))
+    def send(self, line: str) -> None:
+        self._inputs.put(pb.ExecInput(stdin=f"{line}\r".encode()))
 
     def read_until(self, text: str) -> None:
         while text not in self.seen:
             self.seen += next(self._call).stdout.decode(errors="replace")
 
-    def leave(self) -> int:
-        self._said.put(None)
+    def close(self) -> int:
+        self._inputs.put(None)
         return self.end()
 
     def end(self) -> int:
@@ -167,12 +167,12 @@ def test_log_options_that_a_console_does_not_support_are_rejected(
 def test_a_console_is_a_terminal_of_the_guest(guest: Agent) -> None:
     session = Session(guest).opened()
 
-    session.say("")
+    session.send("")
     session.read_until("guest# ")
-    session.say("echo sum=$((40+2))")
+    session.send("echo sum=$((40+2))")
     session.read_until("sum=42")
 
-    assert session.leave() == 0
+    assert session.close() == 0
     eventually(lambda: "sum=42" in log(guest, tail=5), "it is in the log too")
 
 
@@ -182,10 +182,10 @@ def test_a_second_console_is_rejected_or_takes_over_with_force(guest: Agent) -> 
     assert "--force disconnects the current session" in Session(guest).refusal()
     second = Session(guest, force=True).opened()
     assert first.refusal() == "another session has taken over the console"
-    second.say("echo mine=$((1+1))")
+    second.send("echo mine=$((1+1))")
     second.read_until("mine=2")
-    assert second.leave() == 0
-    assert Session(guest).opened().leave() == 0
+    assert second.close() == 0
+    assert Session(guest).opened().close() == 0
 
 
 def test_exec_is_for_containers_and_consoles_are_for_vms(

@@ -108,7 +108,7 @@ async def test_an_unreadable_log_is_an_error(tmp_path: Path) -> None:
 async def test_a_fast_writing_guest_does_not_block_the_reader(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Writing(ThreadPathCalls):
+    class GrowingLog(ThreadPathCalls):
         """Adds output before each read."""
 
         async def run(self, path: Any, call: Any, **options: Any) -> Any:
@@ -116,7 +116,7 @@ async def test_a_fast_writing_guest_does_not_block_the_reader(
             return await super().run(path, call, **options)
 
     monkeypatch.setattr(console, "ALL_BYTES_MAX", 20_000)
-    chunks = lines(log, Writing(), tail=0, follow=False, over=lambda: True)
+    chunks = lines(log, GrowingLog(), tail=0, follow=False, over=lambda: True)
 
     async with asyncio.timeout(DEADLINE_SECONDS):
         content = b"".join([chunk async for chunk in chunks])

@@ -36,7 +36,7 @@ def proxy(tmp_path: Path) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-async def behind(proxy: Proxy) -> AsyncIterator[Libvirt]:
+async def connected_through(proxy: Proxy) -> AsyncIterator[Libvirt]:
     """A connection through a proxy."""
     created = Libvirt(f"qemu+unix:///system?socket={proxy.path}")
     yield created
@@ -96,24 +96,29 @@ async def test_a_missing_libvirtd_is_unavailable(tmp_path: Path) -> None:
 
 
 async def test_a_lost_connection_ends_the_events_and_is_reopened(
-    behind: Libvirt, proxy: Proxy
+    connected_through: Libvirt, proxy: Proxy
 ) -> None:
-    async with aclosing(behind.domain_events()) as events, asyncio.timeout(FOUND_OUT_SECONDS):
+    async with (
+        aclosing(connected_through.domain_events()) as events,
+        asyncio.timeout(FOUND_OUT_SECONDS),
+    ):
         assert await anext(events) is None
         await asyncio.to_thread(proxy.cut)
         with pytest.raises(RuntimeUnavailableError):
             [event async for event in events]
     with pytest.raises(RuntimeUnavailableError):
-        await behind.ping()
+        await connected_through.ping()
 
     await asyncio.to_thread(proxy.restore)
-    await behind.ping()
-    async with aclosing(behind.domain_events()) as events:
+    await connected_through.ping()
+    async with aclosing(connected_through.domain_events()) as events:
         assert await anext(events) is None
 
 
-async def test_a_frozen_libvirtd_is_detected_within_seconds(behind: Libvirt, proxy: Proxy) -> None:
-    events = behind.domain_events()
+async def test_a_frozen_libvirtd_is_detected_within_seconds(
+    connected_through: Libvirt, proxy: Proxy
+) -> None:
+    events = connected_through.domain_events()
     assert await anext(events) is None
 
     proxy.hold()
@@ -122,19 +127,19 @@ async def test_a_frozen_libvirtd_is_detected_within_seconds(behind: Libvirt, pro
             await anext(events)
     proxy.release()
 
-    await behind.ping()
+    await connected_through.ping()
 
 
 async def test_calls_while_the_first_connection_hangs_end_at_their_deadlines(
-    behind: Libvirt, proxy: Proxy
+    connected_through: Libvirt, proxy: Proxy
 ) -> None:
     proxy.hold()
     for _ in range(2):
         with pytest.raises(RuntimeUnavailableError):
-            await behind.call(lambda connection: connection.getHostname(), deadline=0.3)
+            await connected_through.call(lambda connection: connection.getHostname(), deadline=0.3)
     proxy.release()
 
-    await behind.ping()
+    await connected_through.ping()
 
 
 async def _until(events: Any, name: str) -> AsyncIterator[DomainEvent]:

@@ -111,7 +111,7 @@ class Node:
     async def stop(self, order: Order) -> Failure | None:
         return await self.runtime.stop(order, await self.seen(order))
 
-    async def make_way(self, order: Order) -> None:
+    async def stop_and_remove(self, order: Order) -> None:
         """Stop and remove, as in an update."""
         assert await self.runtime.remove(order, await self.seen(order)) is None
 
@@ -186,7 +186,7 @@ async def test_a_guest_runs_cloud_init_shuts_down_on_request_and_keeps_its_disk(
     larger = replace(
         order, revision=Revision("r2"), spec=replace(spec, vcpus=2, memory_mb=256, name="larger-vm")
     )
-    await node.make_way(order)
+    await node.stop_and_remove(order)
     assert await node.create(larger) is None
     again = await node.seen(larger)
 
@@ -216,7 +216,7 @@ async def test_a_deleted_vm_leaves_nothing(node: Node) -> None:
     assert f"mac='{MAC}'" in virsh("net-dumpxml", "default")
     assert node.volume(order).exists()
 
-    await node.make_way(order)
+    await node.stop_and_remove(order)
     assert await node.runtime.discard(replace(order, desired=Desired.DELETED)) is None
 
     assert await node.runtime.inspect(order) is None
@@ -228,7 +228,7 @@ async def test_a_deleted_vm_leaves_nothing(node: Node) -> None:
 async def test_a_vm_that_moves_to_another_node_leaves_its_disks(node: Node) -> None:
     order = node.order()
     assert await node.create(order) is None
-    await node.make_way(order)
+    await node.stop_and_remove(order)
 
     assert await node.runtime.discard(replace(order, keeps_data=True)) is None
 
@@ -331,7 +331,7 @@ async def test_a_disk_grows_and_never_shrinks(node: Node) -> None:
 
     order = node.order()
     assert await node.create(order) is None
-    await node.make_way(order)
+    await node.stop_and_remove(order)
     assert await node.create(sized(2)) is None
     every = await node.inventory.inventory()
     (grown,) = [disk for disk in every if disk.workload_id == order.workload_id]
@@ -384,7 +384,7 @@ async def test_a_disk_provided_by_the_user_is_never_removed(node: Node) -> None:
     assert await node.create(order) is None
     assert ours.exists()
 
-    await node.make_way(order)
+    await node.stop_and_remove(order)
     assert await node.runtime.discard(order) is None
 
     assert theirs.exists()

@@ -44,7 +44,7 @@ def repository(tmp_path: Path) -> Path:
     return place
 
 
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def fake_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """A fake git program."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -76,7 +76,7 @@ async def test_many_files_over_the_limit_in_total_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = tmp_path / "store"
-    stand_in(
+    fake_git(
         tmp_path,
         monkeypatch,
         f"""case "$*" in
@@ -109,7 +109,7 @@ async def test_a_server_that_hangs_delays_only_its_own_repositories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = "0" * 40
-    stand_in(
+    fake_git(
         tmp_path,
         monkeypatch,
         f"""case "$*" in

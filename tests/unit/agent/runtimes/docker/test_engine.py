@@ -22,7 +22,7 @@ PING = b"GET /_ping"
 VERSION = b'{"ApiVersion": "1.41"}'
 
 
-class Door:
+class StatusSocket:
     """A socket that returns one status for all requests except pings.
 
     After close it still responds on open connections, as an engine that shuts down.
@@ -67,7 +67,7 @@ class Door:
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 500])
 async def test_an_error_of_a_running_engine_is_final(status: int, tmp_path: Path) -> None:
-    async with Door(status).at(tmp_path / "socket") as engine:
+    async with StatusSocket(status).at(tmp_path / "socket") as engine:
         with pytest.raises(EngineError) as error:
             await engine.call("POST", "containers/web/start")
 
@@ -78,11 +78,11 @@ async def test_an_error_of_a_running_engine_is_final(status: int, tmp_path: Path
 async def test_an_error_of_an_engine_that_shuts_down_is_unavailable(
     status: int, tmp_path: Path
 ) -> None:
-    door = Door(status)
-    async with door.at(tmp_path / "socket") as engine:
+    status_socket = StatusSocket(status)
+    async with status_socket.at(tmp_path / "socket") as engine:
         with pytest.raises(EngineError):
             await engine.call("POST", "containers/web/start")
-        door.close()
+        status_socket.close()
 
         with pytest.raises(RuntimeUnavailableError):
             await engine.call("POST", "containers/web/start")
@@ -92,17 +92,17 @@ async def test_an_error_of_an_engine_that_shuts_down_is_unavailable(
 async def test_a_request_error_counts_even_if_the_engine_shuts_down(
     status: int, tmp_path: Path
 ) -> None:
-    door = Door(status)
-    async with door.at(tmp_path / "socket") as engine:
+    status_socket = StatusSocket(status)
+    async with status_socket.at(tmp_path / "socket") as engine:
         with pytest.raises(EngineError):
             await engine.call("GET", "containers/web/json")
-        door.close()
+        status_socket.close()
 
         with pytest.raises(EngineError):
             await engine.call("GET", "containers/web/json")
 
 
-class Flood:
+class EndlessEngine:
     """An engine that sends an endless response."""
 
     def __init__(self, chunk: bytes, status: int = 200) -> None:
@@ -151,7 +151,7 @@ class Flood:
             await writer.drain()
 
 
-class Mute(Flood):
+class SilentEngine(EndlessEngine):
     """An engine that accepts a request and sends no response, or only the headers."""
 
     def __init__(self, *, begins: bool = False) -> None:
@@ -165,7 +165,7 @@ class Mute(Flood):
 
 
 async def test_an_endless_response_fails_only_its_call(tmp_path: Path) -> None:
-    flood = Flood(b"x" * 65536)
+    flood = EndlessEngine(b"x" * 65536)
     async with flood.at(tmp_path / "socket") as engine:
         with pytest.raises(ResponseTooLargeError, match="GET containers/web/json is larger than"):
             await engine.call("GET", "containers/web/json")
@@ -175,13 +175,13 @@ async def test_an_endless_response_fails_only_its_call(tmp_path: Path) -> None:
 
 
 async def test_an_endless_log_fails_only_its_call(tmp_path: Path) -> None:
-    async with Flood(b"x" * 65536).at(tmp_path / "socket") as engine:
+    async with EndlessEngine(b"x" * 65536).at(tmp_path / "socket") as engine:
         with pytest.raises(ResponseTooLargeError):
             await engine.read("containers/web/logs", params={}, bytes_max=1024)
 
 
 async def test_an_endless_line_ends_its_stream(tmp_path: Path) -> None:
-    flood = Flood(b"x" * 65536)
+    flood = EndlessEngine(b"x" * 65536)
     async with flood.at(tmp_path / "socket") as engine:
         with pytest.raises(ResponseTooLargeError):
             async for _ in engine.stream("GET", "events", params={}):
@@ -201,14 +201,14 @@ async def test_a_stream_that_does_not_start_is_unavailable(
             pass
 
     monkeypatch.setattr(docker_engine, "DEADLINE_SECONDS", 0.2)
-    async with Mute().at(tmp_path / "socket") as engine:
+    async with SilentEngine().at(tmp_path / "socket") as engine:
         async with asyncio.timeout(20):
             with pytest.raises(RuntimeUnavailableError):
                 await read(engine)
 
 
 async def test_a_log_that_stalls_is_unavailable(tmp_path: Path) -> None:
-    async with Mute(begins=True).at(tmp_path / "socket") as engine:
+    async with SilentEngine(begins=True).at(tmp_path / "socket") as engine:
         async with asyncio.timeout(20):
             with pytest.raises(RuntimeUnavailableError):
                 async for _ in engine.chunks("containers/web/logs", params={}, silence=0.2):
@@ -216,7 +216,7 @@ async def test_a_log_that_stalls_is_unavailable(tmp_path: Path) -> None:
 
 
 async def test_an_endless_error_message_is_cut(tmp_path: Path) -> None:
-    async with Flood(b"no " * 1000, status=404).at(tmp_path / "socket") as engine:
+    async with EndlessEngine(b"no " * 1000, status=404).at(tmp_path / "socket") as engine:
         with pytest.raises(EngineError) as error:
             await engine.call("GET", "containers/web/json")
 
@@ -227,7 +227,7 @@ async def test_an_endless_error_message_is_cut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", [b"[]\n", b"7\n", b"{\n", b"\xff\n"])
 async def test_a_line_that_is_not_an_object_is_unavailable(line: bytes, tmp_path: Path) -> None:
-    async with Flood(line).at(tmp_path / "socket") as engine:
+    async with EndlessEngine(line).at(tmp_path / "socket") as engine:
         with pytest.raises(RuntimeUnavailableError):
             async for _ in engine.stream("GET", "events", params={}):
                 pass

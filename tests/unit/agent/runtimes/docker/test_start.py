@@ -52,11 +52,11 @@ async def docker(tmp_path: Path) -> AsyncIterator[Callable[[Callable[[], web.Res
     await web.UnixSite(runner, str(tmp_path / "docker.sock")).start()
     engine = Engine(f"unix://{tmp_path / 'docker.sock'}")
 
-    def answering(answer: Callable[[], web.Response]) -> Engine:
+    def engine_with(answer: Callable[[], web.Response]) -> Engine:
         responses.append(answer)
         return engine
 
-    yield answering
+    yield engine_with
     await engine.close()
     await runner.cleanup()
 
