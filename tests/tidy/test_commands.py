@@ -99,7 +99,7 @@ def test_every_call_that_is_not_an_agents_has_a_command_and_a_route() -> None:
     assert set(MAKES.values()) <= COMMANDS.keys()
 
 
-def test_no_command_has_another_word_for_a_verb() -> None:
+def test_no_command_uses_a_synonym_of_a_verb() -> None:
     assert not [name for name in COMMANDS if name.split()[-1] in VERBS]
 
 
@@ -128,7 +128,7 @@ def test_the_help_of_each_command_shows_its_examples(
     assert all(f"\n  {line}\n" in shown for line in examples_of(name))
 
 
-def test_the_documents_are_what_the_table_says(root: Path) -> None:
+def test_the_command_documents_match_the_table(root: Path) -> None:
     """`scripts/docs-commands` writes them."""
     written = {path.relative_to(root).as_posix() for path in (root / "man").iterdir()}
     stale = [name for name, text in pages().items() if (root / name).read_text("utf-8") != text]

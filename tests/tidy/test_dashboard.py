@@ -24,7 +24,7 @@ def test_no_script_makes_markup_or_code_of_text(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_nothing_is_fetched_from_elsewhere(path: Path) -> None:
+def test_no_file_is_loaded_from_another_host(path: Path) -> None:
     text = path.read_text("utf-8")
     for namespace in NAMESPACES:
         text = text.replace(namespace, "")
@@ -33,7 +33,7 @@ def test_nothing_is_fetched_from_elsewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_says_what_it_is_and_is_short(path: Path) -> None:
+def test_every_script_starts_with_a_description_and_is_short(path: Path) -> None:
     lines = path.read_text("utf-8").splitlines()
 
     assert lines[0].startswith("// ")

@@ -90,7 +90,7 @@ def test_the_agent_shares_the_mounts_of_its_machine(root: Path) -> None:
     assert own_mounts == []
 
 
-def test_the_compose_file_tells_each_process_only_what_it_knows(root: Path) -> None:
+def test_the_compose_file_sets_only_known_variables(root: Path) -> None:
     text = (root / "deploy" / "compose" / "compose.yaml").read_text("utf-8")
     services = yaml.safe_load(text)["services"]
 
@@ -156,7 +156,7 @@ def test_kubernetes_accepts_the_manifest(root: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["agent.yaml", "agent-join.yaml"])
-def test_the_daemon_set_runs_the_agent_with_what_it_needs(root: Path, name: str) -> None:
+def test_the_daemon_set_gives_the_agent_all_mounts_and_permissions(root: Path, name: str) -> None:
     documents = manifests(root, name)
     daemon_set = documents["DaemonSet"]
     template = daemon_set["spec"]["template"]
@@ -208,7 +208,7 @@ def test_programs_of_the_compose_file_are_ours(root: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["ca", "gateway", "scheduler"])
-def test_what_the_process_writes_is_in_the_directory_that_its_unit_gives_it(
+def test_every_process_writes_only_in_the_state_directory_of_its_unit(
     root: Path, part: str
 ) -> None:
     """It sees all else as read-only, and would fail at the first write."""
@@ -231,7 +231,7 @@ def test_what_the_process_writes_is_in_the_directory_that_its_unit_gives_it(
     assert [place for place in places if place != own and not place.startswith(f"{own}/")] == []
 
 
-def test_the_key_of_secrets_stays_where_a_scheduler_may_write_it(root: Path) -> None:
+def test_the_secrets_key_is_in_a_directory_that_the_scheduler_can_write(root: Path) -> None:
     unit = (root / "deploy" / "systemd" / "persys-scheduler.service").read_text("utf-8")
 
     # Without this a scheduler on etcd would look for it in a directory that is root's.

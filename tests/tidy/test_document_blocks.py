@@ -43,7 +43,7 @@ def undeclared(blocks: list[Block]) -> Iterator[str]:
             yield f"{block.place}: commands are tagged sh or console"
 
 
-def test_every_block_says_what_it_is() -> None:
+def test_every_command_block_runs_or_states_why_not() -> None:
     assert list(undeclared(BLOCKS)) == []
 
 
@@ -67,13 +67,13 @@ def test_a_block_is_run_or_excused_or_found(text: str, told: str) -> None:
     assert found == told
 
 
-def test_of_a_console_only_what_follows_a_prompt_is_typed() -> None:
+def test_only_prompt_lines_of_a_console_block_are_commands() -> None:
     (block,) = blocks_in("a.md", "```console\n$ persysctl version\n0.1.0\n```\n")
 
     assert block.script == "persysctl version"
 
 
-def test_what_is_not_run_is_at_least_what_persysctl_takes() -> None:
+def test_commands_that_are_not_run_are_parsed_by_persysctl() -> None:
     refused = [
         f"{block.place}: {line}"
         for block in BLOCKS
@@ -93,14 +93,14 @@ SPECS = [
 
 
 @pytest.mark.parametrize("block", SPECS, ids=[block.place for block in SPECS])
-def test_a_spec_in_a_document_is_one_that_apply_takes(block: Block) -> None:
+def test_every_spec_in_a_document_is_valid(block: Block) -> None:
     # Some show only the part that they are about.
     head = "" if "id:" in block.text.splitlines()[0] else "id: shown\n"
 
     assert read_spec_file(head + block.text)
 
 
-def test_every_example_is_one_that_apply_takes() -> None:
+def test_every_example_is_valid() -> None:
     for path in sorted((ROOT / "examples").rglob("*.yaml")):
         assert read_spec_file(path.read_text("utf-8")), path.name
 

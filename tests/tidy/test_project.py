@@ -64,7 +64,7 @@ def test_everything_the_suite_deselects_has_a_target_and_a_ci_step(root: Path) -
 
 
 @pytest.mark.parametrize("target", ["lint", "test"])
-def test_the_make_target_exists_and_is_no_file(root: Path, target: str) -> None:
+def test_the_make_target_exists_and_is_phony(root: Path, target: str) -> None:
     text = (root / "Makefile").read_text("utf-8")
     (phony,) = re.findall(r"^\.PHONY: (.+)$", text, re.M)
 
@@ -76,7 +76,7 @@ def test_the_licence_is_mit(root: Path) -> None:
     assert (root / "LICENSE").read_text("utf-8").startswith("MIT License\n")
 
 
-def test_no_file_knows_the_machine_it_was_written_on(texts: dict[str, str]) -> None:
+def test_no_file_contains_a_path_of_the_development_host(texts: dict[str, str]) -> None:
     breaches = [
         f"{path}:{number}: {line.strip()}"
         for path, text in texts.items()
@@ -88,7 +88,7 @@ def test_no_file_knows_the_machine_it_was_written_on(texts: dict[str, str]) -> N
     assert breaches == []
 
 
-def test_the_generated_code_is_what_the_protos_say(root: Path, tmp_path: Path) -> None:
+def test_the_generated_code_matches_the_protos(root: Path, tmp_path: Path) -> None:
     subprocess.run(
         [root / "scripts" / "generate", tmp_path],
         env=os.environ | {"PYTHON": sys.executable},

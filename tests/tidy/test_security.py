@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 
 
-def test_the_tables_of_permissions_are_those_that_are_asked(
-    root: Path, documents: dict[str, str]
-) -> None:
+def test_the_permission_tables_match_the_code(root: Path, documents: dict[str, str]) -> None:
     created = subprocess.run(
         [sys.executable, root / "scripts" / "permissions"],
         capture_output=True,

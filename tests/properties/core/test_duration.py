@@ -10,7 +10,7 @@ spans = st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=3650))
 
 
 @given(spans)
-def test_what_is_written_reads_back_the_same(span: timedelta) -> None:
+def test_a_written_value_round_trips(span: timedelta) -> None:
     assert parse_duration(format_duration(span)) == span
 
 

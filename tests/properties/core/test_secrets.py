@@ -34,7 +34,7 @@ def test_any_text_is_one_reference_or_is_refused(text: str) -> None:
 
 
 @given(st.text(), st.lists(st.text(alphabet="abc", min_size=4), min_size=1), st.text())
-def test_no_value_is_left_in_a_text_and_twice_is_once(
+def test_redaction_removes_every_value_and_is_idempotent(
     before: str, values: list[str], after: str
 ) -> None:
     once = redacted(before + values[0] + after, values)
@@ -44,7 +44,9 @@ def test_no_value_is_left_in_a_text_and_twice_is_once(
 
 
 @given(st.binary(), st.binary(), st.binary(min_size=32, max_size=32))
-def test_what_is_sealed_opens_and_shows_nothing(value: bytes, bound: bytes, key: bytes) -> None:
+def test_an_encrypted_value_decrypts_and_reveals_nothing(
+    value: bytes, bound: bytes, key: bytes
+) -> None:
     sealed = EncryptionKey(key).seal(value, bound)
 
     assert EncryptionKey(key).open(sealed, bound) == value

@@ -75,7 +75,7 @@ async def test_a_restart_keeps_the_scheduled_retry(cluster: Cluster) -> None:
     assert len(node.agent.applies) == 2
 
 
-async def test_a_workload_that_was_given_up_stays_so_after_a_restart(cluster: Cluster) -> None:
+async def test_a_given_up_workload_stays_given_up_after_a_restart(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.behaviour.failures["web"] = ("IMAGE_NOT_FOUND", "no such image")
     await cluster.control.apply("web")

@@ -14,7 +14,7 @@ from shells.scheduler.harness import Cluster
 SERVICE = "persys.control.v1.AgentControl"
 
 
-async def test_the_health_service_says_serving(cluster: Cluster) -> None:
+async def test_the_grpc_health_service_returns_serving(cluster: Cluster) -> None:
     stub = health_pb2_grpc.HealthStub(cluster.control.channel)
     for name in ("", SERVICE):
         response = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=10)
@@ -35,7 +35,7 @@ async def test_the_service_can_be_discovered_by_reflection(cluster: Cluster) -> 
     assert SERVICE in names
 
 
-async def test_health_counts_what_there_is(cluster: Cluster) -> None:
+async def test_health_shows_the_numbers_of_nodes_and_workloads(cluster: Cluster) -> None:
     await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")

@@ -151,7 +151,7 @@ def test_a_text_over_the_limit_of_bytes_is_refused() -> None:
     assert "larger than 1048576 bytes" in str(err)
 
 
-def test_the_limit_of_values_counts_what_aliases_stand_for() -> None:
+def test_the_limit_of_values_counts_expanded_aliases() -> None:
     text = "a: &a [1, 2]\nb: [*a, *a]\n"  # 1 + 1 + 3 + 1 + 1 + 3 + 3
 
     bounded_yaml.check(text, YamlLimits(nodes_max=13))
@@ -199,5 +199,5 @@ plain = st.recursive(
 
 
 @given(st.dictionaries(text, plain))
-def test_what_is_dumped_loads_again(value: dict[str, object]) -> None:
+def test_dumped_yaml_loads_again(value: dict[str, object]) -> None:
     assert bounded_yaml.load(bounded_yaml.dump(value)) == value

@@ -47,11 +47,11 @@ def test_a_ready_node_has_a_name_in_its_shard() -> None:
     }
 
 
-def test_a_node_that_gives_no_sign_has_no_name() -> None:
+def test_a_node_without_heartbeats_has_no_dns_name() -> None:
     assert announce_agents([a_node(status=NodeStatus.NOT_READY)], ZONE) == {}
 
 
-def test_a_node_that_takes_no_new_work_keeps_its_name() -> None:
+def test_an_unschedulable_node_keeps_its_dns_name() -> None:
     cordoned = cordon(a_node("a"), now=NOW)
     draining = drain(a_node("b"), deadline=None, now=NOW)
 
@@ -84,7 +84,7 @@ def test_an_address_that_holds_on_one_machine_only_is_not_announced() -> None:
 
 
 @pytest.mark.parametrize("name", ["n1", "host-0123456789ab", "node_7", "1"])
-def test_an_id_that_is_a_label_is_its_own_name(name: str) -> None:
+def test_an_id_that_is_a_valid_label_is_used_as_the_name(name: str) -> None:
     assert label_of(NodeId(name)) == name
 
 
@@ -127,7 +127,7 @@ def test_an_invalid_domain_is_refused_by_name(text: str) -> None:
         checked_name(text, field="DOMAIN")
 
 
-def test_what_others_made_stays_unless_its_name_is_needed() -> None:
+def test_foreign_records_are_kept_unless_their_name_is_needed() -> None:
     own, theirs = Announcement("10.0.0.1", 1, "uid"), Announcement("10.0.0.1", 1, "other")
     found = {"n1": None, "n2": theirs, "by-hand": None, "theirs": theirs}
 

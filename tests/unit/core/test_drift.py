@@ -80,7 +80,7 @@ def test_a_lasting_difference_is_a_drift_of_its_type(
     assert detail in found.detail
 
 
-def test_what_a_node_says_of_a_changed_container_is_a_drift_at_once() -> None:
+def test_a_reported_container_change_is_a_drift_immediately() -> None:
     seen = an_observation(metadata={DRIFT: "network bridge is not attached"})
 
     found = reported_drift(settled(seen), now=NOON)
@@ -101,11 +101,11 @@ def test_what_a_node_says_of_a_changed_container_is_a_drift_at_once() -> None:
     ],
     ids=["as created", "not running", "not wanted to run"],
 )
-def test_only_what_shall_run_and_does_can_be_reported_as_changed(situation: Situation) -> None:
+def test_only_a_running_workload_can_be_reported_as_changed(situation: Situation) -> None:
     assert reported_drift(situation, now=NOON) is None
 
 
-def test_what_runs_although_it_shall_be_stopped_is_a_drift() -> None:
+def test_a_running_workload_that_should_be_stopped_is_a_drift() -> None:
     situation = settled(
         an_observation(),
         workload=a_workload(desired=Desired.STOPPED),
@@ -223,7 +223,7 @@ def test_an_orphan_is_noted_when_it_has_been_listed_for_the_grace() -> None:
     assert "no matching workload" in orphan.detail
 
 
-def test_an_orphan_is_noted_once_and_struck_out_when_it_is_gone() -> None:
+def test_an_orphan_is_recorded_once_and_deleted_when_it_is_gone() -> None:
     found = found_since(["ghost"])
     recorded = orphan_changes(found).found
 
@@ -231,7 +231,7 @@ def test_an_orphan_is_noted_once_and_struck_out_when_it_is_gone() -> None:
     assert orphan_changes({}, recorded) == OrphanChanges((), recorded, 0)
 
 
-def test_an_old_copy_of_what_is_bound_elsewhere_says_where_that_is() -> None:
+def test_an_old_copy_of_a_moved_workload_names_its_new_node() -> None:
     bound = an_assignment("n2", epoch=5)
 
     (orphan,) = orphan_changes(found_since(["web"]), elsewhere={WEB: bound}).found
@@ -249,7 +249,7 @@ def test_a_node_that_lists_too_many_fills_no_store_and_the_rest_is_counted() -> 
     assert again.found == ()
 
 
-def test_room_on_the_record_goes_to_those_not_noted_yet() -> None:
+def test_free_drift_records_are_used_for_new_orphans() -> None:
     found = found_since(f"ghost-{number:05}" for number in range(ORPHANS_MAX + 1))
     recorded = orphan_changes(found).found
     del found[recorded[0].workload_id]

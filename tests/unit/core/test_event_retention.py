@@ -31,13 +31,13 @@ def kept_after(
     return retention, kept
 
 
-def test_while_there_is_room_everything_is_kept() -> None:
+def test_below_the_limit_all_events_are_kept() -> None:
     _, kept = kept_after(["n1"] * 10)
 
     assert list(kept) == list(range(1, 11))
 
 
-def test_beyond_the_limit_the_oldest_of_the_only_source_goes() -> None:
+def test_above_the_limit_the_oldest_event_of_the_only_source_is_deleted() -> None:
     _, kept = kept_after(["n1"] * 15)
 
     assert list(kept) == list(range(6, 16))
@@ -113,7 +113,7 @@ def test_the_source_is_the_caller_or_the_node_or_the_scheduler() -> None:
     assert source() == "scheduler"
 
 
-def test_an_event_that_is_repeated_is_written_once_in_a_window_with_the_number_left_out() -> None:
+def test_a_repeated_event_is_written_once_per_window_with_the_suppressed_count() -> None:
     repeats = Repeats(timedelta(seconds=60))
 
     taken = [repeats.take("n1", after(second)) for second in (0, 1, 59, 60, 61, 125)]
@@ -122,7 +122,7 @@ def test_an_event_that_is_repeated_is_written_once_in_a_window_with_the_number_l
     assert repeats.take("n2", after(126)) == 0
 
 
-def test_what_was_noted_long_ago_takes_no_memory() -> None:
+def test_old_repetitions_are_released_from_memory() -> None:
     repeats = Repeats(timedelta(seconds=60))
     for number in range(1_000):
         repeats.take(f"n{number}", after(number))

@@ -59,7 +59,7 @@ def test_a_node_that_names_this_cluster_or_none_joins(cluster_id: str) -> None:
     assert cluster_refusal(of_cluster(cluster_id), None, "west") == ""
 
 
-def test_a_member_stays_one_under_the_cluster_id_it_has_on_record() -> None:
+def test_a_member_is_accepted_under_its_recorded_cluster_id() -> None:
     assert cluster_refusal(of_cluster("east"), of_cluster("east"), "west") == ""
     assert cluster_refusal(of_cluster("east"), of_cluster("west"), "west") != ""
     assert cluster_refusal(of_cluster("east"), of_cluster(""), "west") != ""
@@ -99,7 +99,7 @@ def test_after_a_change_of_the_leader_another_address_waits_for_the_lease() -> N
     assert registration_refusal(a_registration("i2", endpoint="10.0.0.2:50051"), unreported) != ""
 
 
-def test_an_agent_whose_answer_was_lost_is_admitted_with_the_id_it_had() -> None:
+def test_an_agent_with_a_lost_response_is_admitted_with_its_previous_id() -> None:
     assert registration_refusal(a_registration("i1"), held(connected=False, confirmed=False)) == ""
     assert registration_refusal(a_registration("i1"), held(connected=False)) != ""
 
@@ -114,7 +114,7 @@ def test_an_old_copy_of_the_disk_stays_refused_after_the_lease_with_certificates
     assert registration_refusal(a_registration("i2"), gone) == ""
 
 
-def test_a_machine_that_joined_again_replaces_the_registered_agent_at_once() -> None:
+def test_a_host_that_joined_again_replaces_the_registered_agent_immediately() -> None:
     assert (
         registration_refusal(a_registration("", enrolled_at=NOON + timedelta(seconds=1)), held())
         == ""
@@ -147,7 +147,7 @@ def test_each_new_process_gets_a_new_instance_id_and_the_same_one_keeps_its_own(
     assert registered_node(a_registration("", ""), None, "i3").instance_id == ""
 
 
-def test_only_the_registered_instance_speaks_for_a_node() -> None:
+def test_only_the_registered_instance_acts_for_a_node() -> None:
     assert is_registered_agent(HELD, "i2")
     assert not is_registered_agent(HELD, "i1")
     assert not is_registered_agent(HELD, "")
@@ -164,7 +164,7 @@ def superseded(
     return is_superseded(registration, holder, refused_since=since, lease_seconds=30.0)
 
 
-def test_a_clone_is_told_when_the_first_agent_reports_a_whole_lease_later() -> None:
+def test_a_clone_is_superseded_when_the_first_agent_reports_a_lease_later() -> None:
     assert superseded()
 
 
@@ -191,7 +191,7 @@ def test_a_clone_is_told_when_the_first_agent_reports_a_whole_lease_later() -> N
         "it is the same process",
     ],
 )
-def test_an_agent_is_not_told_while_it_may_be_alone(
+def test_an_agent_is_not_superseded_while_it_may_be_the_only_one(
     registration: Registration, holder: RegisteredAgent
 ) -> None:
     assert not superseded(registration, holder)

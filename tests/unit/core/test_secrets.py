@@ -154,7 +154,7 @@ def an_order(spec: Spec, *secret_env: str) -> Order:
     )
 
 
-def test_the_values_of_an_order_are_those_it_says_are_secret() -> None:
+def test_the_secret_values_of_an_order_are_those_it_declares() -> None:
     files = (FileMount("/x", b"in a file\n", 0o400, secret=True), FileMount("/y", b"plain"))
     container = ContainerSpec("nginx", env={"A": "one", "B": "two"}, files=files)
 

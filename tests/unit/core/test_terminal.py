@@ -29,7 +29,7 @@ def test_control_characters_become_visible(text: str, shown: str) -> None:
 
 
 @given(st.text())
-def test_what_is_visible_is_safe_and_stays_the_same(text: str) -> None:
+def test_sanitized_output_is_safe_and_stable(text: str) -> None:
     once = visible(text)
 
     assert is_safe(once)

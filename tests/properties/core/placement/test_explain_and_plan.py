@@ -48,7 +48,7 @@ def test_the_way_back_swaps_before_and_after(
 
 @settings(deadline=None)
 @given(clusters(), wants)
-def test_an_explanation_says_of_every_node_what_the_filter_says(
+def test_an_explanation_agrees_with_the_filter_for_every_node(
     node_index: NodeIndex, needs: Requirements
 ) -> None:
     found = explain(needs, node_index, limit=MANY)
@@ -65,7 +65,7 @@ def test_an_explanation_says_of_every_node_what_the_filter_says(
 
 @settings(deadline=None)
 @given(clusters(), wants, st.integers(1, 8))
-def test_the_few_that_are_told_about_begin_with_the_best(
+def test_a_limited_explanation_starts_with_the_best_nodes(
     node_index: NodeIndex, needs: Requirements, limit: int
 ) -> None:
     few, all_of_them = (
@@ -119,7 +119,7 @@ def test_imagining_a_loss_leaves_the_room_as_it_was(
 
 @settings(deadline=None)
 @given(clusters(), wants)
-def test_what_is_held_in_a_copy_is_not_held_in_the_original(
+def test_a_reservation_in_a_copied_index_does_not_change_the_original(
     node_index: NodeIndex, needs: Requirements
 ) -> None:
     clone, before = node_index.copy(), snapshot(node_index)

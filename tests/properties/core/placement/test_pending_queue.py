@@ -137,7 +137,7 @@ deeds = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(deeds)
-def test_promise_2_and_promise_3_hold_whatever_comes_and_goes(history: list[object]) -> None:
+def test_promise_2_and_promise_3_hold_for_every_history(history: list[object]) -> None:
     model = QueueModel()
     for action in history:
         match action:

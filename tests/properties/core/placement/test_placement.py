@@ -130,7 +130,7 @@ def plain_score(slot: NodeSlot, needs: Requirements, node_index: NodeIndex) -> l
 
 @settings(max_examples=300, deadline=None)
 @given(wants, clusters())
-def test_the_walk_and_the_search_choose_what_a_look_at_all_nodes_would(
+def test_ordered_and_array_search_select_the_same_node_as_a_full_scan(
     needs: Requirements, node_index: NodeIndex
 ) -> None:
     match place(needs, node_index):
@@ -243,7 +243,7 @@ steps = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(steps)
-def test_whatever_happens_free_is_what_is_allocatable_less_what_is_held(
+def test_free_capacity_is_always_allocatable_minus_reserved(
     history: list[Step],
 ) -> None:
     node_index = NodeIndex()

@@ -93,7 +93,7 @@ def test_no_pool_is_given_more_than_it_has_and_the_best_is_chosen(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(wants, st.integers(0, 3)), max_size=20), clusters())
-def test_what_is_free_is_what_was_told_less_what_is_held(
+def test_free_pool_capacity_is_reported_minus_reserved(
     steps: list[tuple[Requirements, int]], cluster: tuple[NodeIndex, dict[NodeId, Capabilities]]
 ) -> None:
     node_index, known = cluster

@@ -217,7 +217,7 @@ def test_without_an_effect_the_next_decision_writes_nothing(situation: Situation
 
 @settings(max_examples=200, deadline=None)
 @given(situations)
-def test_what_is_to_go_is_never_applied_and_what_is_to_stay_never_removed(
+def test_a_deleted_workload_is_never_applied_and_a_running_one_never_removed(
     situation: Situation,
 ) -> None:
     decision = decided(situation)
@@ -230,7 +230,7 @@ def test_what_is_to_go_is_never_applied_and_what_is_to_stay_never_removed(
 
 @settings(max_examples=200, deadline=None)
 @given(situations)
-def test_a_node_that_is_not_alive_is_told_nothing(situation: Situation) -> None:
+def test_no_order_is_sent_to_a_node_that_is_not_alive(situation: Situation) -> None:
     if situation.phase is Phase.ALIVE or situation.assignment is None:
         return
     decision = decided(situation)
@@ -267,7 +267,7 @@ def test_every_pending_workload_on_an_alive_node_is_decided_again(situation: Sit
 
 @settings(max_examples=200, deadline=None)
 @given(situations)
-def test_what_holds_data_never_leaves_a_copy_behind(situation: Situation) -> None:
+def test_a_workload_with_data_never_leaves_a_copy_behind(situation: Situation) -> None:
     """Unless an operator declares its node dead."""
     decision = decided(replace(situation, confirmed_dead=False))
     if isinstance(situation.workload.spec, VMSpec) and not decision.forget:

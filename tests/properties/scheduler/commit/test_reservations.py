@@ -155,7 +155,7 @@ def test_no_part_of_a_batch_overcommits_a_node(
             assert free.cpu_millicores == used, held
 
 
-def test_room_of_a_workload_that_shrinks_is_not_given_away_before_that_is_stored() -> None:
+def test_capacity_of_a_shrinking_workload_is_free_only_after_the_commit() -> None:
     world = World()
     for name in NODES[1:]:
         closed = replace(world.cluster.nodes[NodeId(name)].node, cordoned=True)

@@ -146,7 +146,7 @@ def test_a_record_is_followed_into_memory_and_out_of_it(kind: RecordType) -> Non
 
 
 @every_type
-def test_a_record_that_is_no_longer_stored_is_gone_after_a_reload(kind: RecordType) -> None:
+def test_a_deleted_record_is_absent_after_a_reload(kind: RecordType) -> None:
     key, _ = EXAMPLES[kind.name]
     cluster = loaded(STORED)
 
@@ -158,7 +158,7 @@ def test_a_record_that_is_no_longer_stored_is_gone_after_a_reload(kind: RecordTy
 
 
 @every_type
-def test_a_snapshot_from_memory_has_what_a_snapshot_from_the_store_has(kind: RecordType) -> None:
+def test_a_snapshot_from_memory_equals_a_snapshot_from_the_store(kind: RecordType) -> None:
     key, _ = EXAMPLES[kind.name]
 
     taken = encoded(loaded(STORED))
@@ -240,7 +240,7 @@ def test_a_damaged_record_is_named_and_everything_else_is_loaded(data: st.DataOb
 
 
 @pytest.mark.parametrize("kind", [*RECORDS, *SINGLE_KEYS], ids=lambda kind: kind.struct.__name__)
-def test_what_can_be_encoded_is_read_again_as_it_was(kind: RecordType) -> None:
+def test_every_encodable_record_round_trips(kind: RecordType) -> None:
     @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
     @given(values_of(kind.struct))
     def check(record: Struct) -> None:

@@ -122,7 +122,7 @@ def shown(cluster: ClusterState) -> object:
 
 
 @given(st.lists(st.one_of(writes, names), max_size=25))
-def test_following_comes_to_the_same_as_reading_again(
+def test_following_the_store_gives_the_same_state_as_a_reload(
     history: list[dict[str, Struct] | str],
 ) -> None:
     stored: dict[str, tuple[bytes, int]] = {}

@@ -391,7 +391,7 @@ async def test_download_errors_are_classified(
     assert files(tmp_path / "images") == set()
 
 
-async def test_a_missing_image_name_says_what_to_do(store: ImageStore) -> None:
+async def test_a_missing_image_name_suggests_the_next_step(store: ImageStore) -> None:
     failure = await store.fetch("debian", Watch())
 
     assert failure is not None

@@ -88,7 +88,7 @@ def test_a_workload_that_fails_its_check_is_unhealthy_until_it_passes(
     assert agent.containers(workload_id, running=True) == [container]
 
 
-def test_an_unhealthy_workload_is_restarted_if_its_check_says_so(
+def test_an_unhealthy_workload_is_restarted_if_its_check_requires_it(
     agent: Agent, checked: Callable[[agent_pb2.HealthCheck], str]
 ) -> None:
     check = agent_pb2.HealthCheck()

@@ -16,7 +16,7 @@ PENDING = agent_pb2.ACTUAL_STATE_PENDING
 STOP = agent_pb2.DESIRED_STATE_STOPPED
 
 
-def test_an_order_is_accepted_at_once_and_carried_out(
+def test_an_order_is_accepted_immediately_and_executed(
     agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     response = agent.apply(unique_id, sleeper)

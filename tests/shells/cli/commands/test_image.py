@@ -100,7 +100,7 @@ def test_images_are_listed_with_their_nodes_and_users(ctl: Run, cluster: Cluster
     assert shown["sha256"] == "0123456789abcdef"
 
 
-def test_an_empty_list_says_how_to_add_an_image(ctl: Run) -> None:
+def test_an_empty_list_shows_how_to_add_an_image(ctl: Run) -> None:
     assert "persysctl image add" in ctl("image", "list").out
 
 

@@ -178,7 +178,7 @@ def test_an_rpc_without_a_row_is_not_served(supervisor: Supervisor) -> None:
     assert not hasattr(api, "MadeUp")
 
 
-def test_every_rpc_that_changes_something_is_tried() -> None:
+def test_every_mutating_rpc_is_tested() -> None:
     assert CALLS.keys() == CHANGING
 
 

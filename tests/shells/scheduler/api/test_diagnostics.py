@@ -56,7 +56,7 @@ async def test_a_defect_in_a_call_is_shown_and_other_calls_are_served(
     await store.store.close()
 
 
-async def test_what_an_agent_reports_is_shown_with_its_node(cluster: Cluster) -> None:
+async def test_diagnostics_of_an_agent_are_shown_with_its_node(cluster: Cluster) -> None:
     await cluster.join("n1")
     error = pb.InternalError(component="agent", where="step", key="web", text="boom", count=3)
     error.last_at.FromDatetime(SystemClock().now())

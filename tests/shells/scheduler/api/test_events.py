@@ -68,7 +68,7 @@ async def test_every_step_of_a_lifecycle_is_an_event(cluster: Cluster) -> None:
     assert (placed.workload_id, placed.node_id, placed.epoch) == ("web", "n1", 1)
 
 
-async def test_events_are_filtered_by_what_is_asked_for(cluster: Cluster) -> None:
+async def test_events_are_filtered_by_the_request(cluster: Cluster) -> None:
     await cluster.join()
     await a_running_workload(cluster, "web")
     await a_running_workload(cluster, "db")
@@ -129,7 +129,7 @@ async def test_a_watch_resumes_after_a_restart_without_gaps_or_repeats(cluster: 
 
 
 @pytest.mark.parametrize("cluster", [{"events_max": 3}], indirect=True)
-async def test_what_is_trimmed_is_out_of_range(cluster: Cluster) -> None:
+async def test_a_watch_from_a_trimmed_event_is_out_of_range(cluster: Cluster) -> None:
     await cluster.join()
     await a_running_workload(cluster, "web")
     await a_running_workload(cluster, "db")

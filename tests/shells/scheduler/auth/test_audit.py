@@ -147,7 +147,7 @@ async def test_a_stream_is_in_the_history_from_its_start(
     assert event.workload_id == ("web" if rpc == "Exec" else "")
 
 
-async def test_reading_and_what_changes_nothing_leave_no_event(cluster: Cluster) -> None:
+async def test_reads_and_no_op_changes_write_no_event(cluster: Cluster) -> None:
     await cluster.control.apply("web")
     before = await last_sequence(cluster)
 

@@ -83,7 +83,7 @@ async def test_a_gateway_without_identities_has_the_rights_of_its_role_and_no_mo
         await gateway.channel.close()
 
 
-async def test_role_gateway_leaves_such_a_gateway_only_what_a_gateway_may(root: Root) -> None:
+async def test_role_gateway_limits_such_a_gateway_to_gateway_permissions(root: Root) -> None:
     async with serving(root, Role.GATEWAY) as cluster:
         gateway = Control(cluster.settings.grpc_port, root.tls(Role.GATEWAY, "g1"))
         assert await gateway.names() == []

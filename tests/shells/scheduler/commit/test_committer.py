@@ -96,7 +96,7 @@ async def leading(
     await created.store.store.close()
 
 
-async def test_a_conflict_leads_to_reading_again_so_that_the_next_attempt_succeeds() -> None:
+async def test_after_a_conflict_records_are_read_again_and_the_next_attempt_succeeds() -> None:
     async with leading() as created:
         await created.put()
         await created.store.store.commit(

@@ -105,7 +105,7 @@ async def test_a_name_follows_its_node() -> None:
         await announced.until(there=False)
 
 
-async def test_a_name_that_someone_removed_comes_back_and_theirs_stays() -> None:
+async def test_a_removed_dns_record_is_recreated_and_foreign_ones_are_kept() -> None:
     async with running(RunningDiscovery()) as announced:
         announced.put_node()
         await announced.until(there=True)

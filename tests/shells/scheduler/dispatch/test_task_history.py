@@ -66,7 +66,7 @@ async def a_stuck_node(cluster: Cluster) -> Node:
 
 
 @hasty
-async def test_an_apply_that_takes_too_long_keeps_what_the_node_was_doing(cluster: Cluster) -> None:
+async def test_a_timed_out_apply_keeps_the_tasks_of_its_node(cluster: Cluster) -> None:
     node = await a_stuck_node(cluster)
     node.agent.actions = [
         an_action(number=1, error="pull is stuck"),
@@ -92,7 +92,9 @@ async def test_an_apply_that_takes_too_long_keeps_what_the_node_was_doing(cluste
 
 
 @hasty
-async def test_a_history_outlives_a_restart_and_goes_with_its_workload(cluster: Cluster) -> None:
+async def test_a_task_history_survives_a_restart_and_is_deleted_with_its_workload(
+    cluster: Cluster,
+) -> None:
     node = await a_stuck_node(cluster)
     node.agent.actions = [an_action()]
     await cluster.control.apply("web")
@@ -143,7 +145,7 @@ async def test_each_timeout_is_written_once(cluster: Cluster) -> None:
 
 
 @hasty
-async def test_a_delete_that_takes_too_long_is_counted_and_told(cluster: Cluster) -> None:
+async def test_a_timed_out_delete_is_counted_and_recorded_as_an_event(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")

@@ -181,7 +181,7 @@ async def test_another_revision_is_detected_although_heartbeats_have_no_revision
     await store.store.close()
 
 
-async def test_another_state_is_shown_at_once_and_remedied_after_the_grace() -> None:
+async def test_a_different_state_is_shown_immediately_and_corrected_after_the_grace() -> None:
     store = FaultyStore(MemoryStore(SystemClock().monotonic))
     settings = fast_settings(missing_grace_period=timedelta(seconds=1.5))
     async with a_cluster(store, settings) as cluster:

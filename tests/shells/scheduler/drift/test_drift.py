@@ -267,7 +267,7 @@ async def test_a_stale_copy_of_a_workload_assigned_to_another_node_is_an_orphan(
     assert other.agent.running() == {"web"}
 
 
-async def test_an_orphan_of_an_agent_without_intents_is_refused_with_what_to_do(
+async def test_adopting_an_orphan_without_a_stored_intent_is_refused_with_the_next_step(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()

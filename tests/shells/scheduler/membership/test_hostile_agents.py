@@ -73,7 +73,7 @@ async def test_a_report_with_huge_texts_is_cut_and_the_scheduler_continues(
     assert view.ByteSize() < 400_000
 
 
-async def test_what_a_node_says_of_a_workload_of_another_changes_nothing(cluster: Cluster) -> None:
+async def test_reports_about_workloads_of_another_node_are_ignored(cluster: Cluster) -> None:
     await cluster.join("good")
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")

@@ -97,7 +97,7 @@ async def test_a_lease_that_ends_during_a_change_of_the_node_does_not_undo_it(
     assert (view.status, view.cordoned) == ("NotReady", True)
 
 
-async def test_a_heartbeat_that_comes_before_the_judgement_keeps_the_node_ready(
+async def test_a_heartbeat_before_the_lease_check_keeps_the_node_ready(
     cluster: Cluster, inside: SchedulerParts, node: Node
 ) -> None:
     async with asyncio.TaskGroup() as group, inside.membership._locks.hold(N1):

@@ -171,7 +171,7 @@ async def test_a_workload_with_data_on_a_lost_node_is_explained(cluster: Cluster
 
 
 @short_grace
-async def test_a_workload_stranded_on_a_lost_node_shows_what_would_help(cluster: Cluster) -> None:
+async def test_a_workload_stranded_on_a_lost_node_shows_remedies(cluster: Cluster) -> None:
     lost = await cluster.join("n1")
     await cluster.control.apply("web", cpu=500)
     await cluster.control.until("web", "Running")
@@ -217,7 +217,7 @@ async def test_the_rule_of_a_decision_is_explained_and_in_the_event(cluster: Clu
     }
 
 
-async def test_explaining_what_does_not_exist_is_not_found(cluster: Cluster) -> None:
+async def test_explaining_a_missing_workload_is_not_found(cluster: Cluster) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await explained(cluster, "ghost")
 
@@ -301,7 +301,7 @@ async def test_a_plan_shows_the_node_that_the_apply_then_uses(cluster: Cluster) 
     assert (await cluster.control.until("web", "Running")).assigned_node_id == "n2"
 
 
-async def test_a_plan_shows_who_gets_the_freed_capacity(cluster: Cluster) -> None:
+async def test_a_plan_shows_which_workload_gets_the_freed_capacity(cluster: Cluster) -> None:
     await cluster.join("n1", cpu=1000)
     await cluster.control.send(a_request("large", cpu=900))
     await cluster.control.send(a_request("waits", cpu=500))

@@ -79,13 +79,15 @@ async def test_other_tasks_run_while_a_plan_is_computed() -> None:
     )
     requests = [pb.ApplyWorkloadRequest(workload_id=f"w{n}", spec=SPEC) for n in range(50)]
 
-    plans, interruptions = await count_interruptions(planning.plan_all(requests, TimeSlice(a_slow_machine())))
+    plans, interruptions = await count_interruptions(
+        planning.plan_all(requests, TimeSlice(a_slow_machine()))
+    )
 
     assert {plan.action for plan in plans} == {"create"}
     assert interruptions >= len(plans) - 1
 
 
-async def test_an_answer_about_very_many_nodes_says_the_same_as_a_short_one() -> None:
+async def test_a_long_explanation_has_the_same_summary_as_a_limited_one() -> None:
     cluster = ClusterState()
     has = Capabilities(1000, 1000, types=frozenset({WorkloadType.CONTAINER}))
     for number in range(2 * EXPLAINED_AT_ONCE):

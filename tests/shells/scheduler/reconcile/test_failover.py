@@ -41,7 +41,7 @@ async def change_node(cluster: Cluster, verb: str, node_id: str = "n1") -> pb.No
 
 
 @short_grace
-async def test_a_workload_of_a_lost_node_runs_elsewhere_and_the_old_copy_goes_when_it_returns(
+async def test_a_workload_of_a_lost_node_is_rescheduled_and_its_old_copy_removed_on_return(
     cluster: Cluster,
 ) -> None:
     lost, other = await two_nodes(cluster)
@@ -113,7 +113,7 @@ async def test_only_a_node_without_heartbeats_can_be_confirmed_dead(cluster: Clu
     assert "n1 is Ready" in response.reason
 
 
-async def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new(cluster: Cluster) -> None:
+async def test_a_cordoned_node_keeps_its_workloads_and_gets_no_new_ones(cluster: Cluster) -> None:
     node = await cluster.join("n1")
     await cluster.control.apply("old")
     await cluster.control.until("old", "Running")
@@ -127,7 +127,7 @@ async def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new(cluster: C
     await cluster.control.until("new", "Running")
 
 
-async def test_promise_12_a_drained_node_is_empty_when_it_says_so(cluster: Cluster) -> None:
+async def test_promise_12_a_node_reported_as_drained_is_empty(cluster: Cluster) -> None:
     first, other = await two_nodes(cluster)
     first.agent.behaviour.answer_seconds = 0.3
     response = await change_node(cluster, "DrainNode")
@@ -145,7 +145,7 @@ async def test_promise_12_a_drained_node_is_empty_when_it_says_so(cluster: Clust
     assert other.agent.running() == {"web"}
 
 
-async def test_a_drain_names_what_stays_and_why(cluster: Cluster) -> None:
+async def test_a_drain_names_the_remaining_workloads_and_reasons(cluster: Cluster) -> None:
     await cluster.join("n1")
     await cluster.join("n2", cpu=50)
     await apply_with_data(cluster, "db")

@@ -18,7 +18,7 @@ async def failed_again(cluster: Cluster, node: Node, *, orders: int) -> None:
     await cluster.control.until("web", "Failed")
 
 
-async def test_a_failing_workload_is_tried_again_later_each_time_then_slowly_until_it_runs(
+async def test_a_failing_workload_is_retried_with_back_off_until_it_runs(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()
@@ -103,7 +103,7 @@ async def test_a_node_that_cannot_run_a_type_is_not_offered_it_until_it_register
     assert list(view.supported_workload_types) == ["compose", "container"]
 
 
-async def test_a_node_that_says_so_only_in_the_result_is_not_offered_the_type_either(
+async def test_a_runtime_error_in_a_task_result_also_excludes_the_node_for_the_type(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join("n1")
@@ -163,7 +163,7 @@ async def test_a_slow_node_is_not_polled_again_before_it_has_replied(cluster: Cl
     await eventually(is_applied, lambda: "an order to get through", within=3)
 
 
-async def test_a_node_whose_agent_is_gone_says_so_and_gets_the_order_when_it_is_back(
+async def test_a_node_without_an_agent_is_shown_and_gets_the_order_on_return(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()

@@ -31,7 +31,7 @@ async def send_status(
     await cluster.control.stub.Heartbeat(request, timeout=10)
 
 
-async def test_a_workload_that_is_unhealthy_runs_and_says_why_and_each_turn_is_one_event(
+async def test_an_unhealthy_workload_shows_its_reason_and_each_change_is_one_event(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()

@@ -47,7 +47,7 @@ async def test_running_workloads_and_heartbeats_write_nothing(cluster: Cluster) 
     assert len(node.agent.asked) == questions
 
 
-async def test_what_waits_for_room_or_was_given_up_writes_nothing(cluster: Cluster) -> None:
+async def test_pending_and_given_up_workloads_write_nothing(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.behaviour.failures["bad"] = ("INVALID_SPECIFICATION", "no")
     await cluster.control.apply("bad")
@@ -93,7 +93,7 @@ async def test_a_node_that_cannot_be_reached_is_noted_once(cluster: Cluster) -> 
 @pytest.mark.parametrize(
     "cluster", [{"agent_rpc_timeout": timedelta(seconds=0.4)}], indirect=True, ids=[""]
 )
-async def test_a_node_that_lets_every_call_run_out_is_noted_once(cluster: Cluster) -> None:
+async def test_a_node_whose_calls_all_time_out_is_recorded_once(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.behaviour.answer_seconds = 3600
     await cluster.control.apply("web")

@@ -164,7 +164,7 @@ async def test_a_workload_that_is_being_deleted_accepts_no_new_spec(cluster: Clu
     assert "being deleted" in response.error_message
 
 
-async def test_a_name_can_be_used_again_when_its_workload_is_gone(cluster: Cluster) -> None:
+async def test_an_id_can_be_reused_after_its_workload_is_deleted(cluster: Cluster) -> None:
     node = await cluster.join()
     for image in ("nginx:1", "nginx:2"):
         await cluster.control.apply("web", image=image)

@@ -79,7 +79,7 @@ async def test_a_token_that_may_only_suggest_deletes_nothing(
     assert pending.submitted_by.startswith("operator/bot by token ")
 
 
-async def test_a_suggestion_is_applied_at_once_for_who_may_perform_the_action(
+async def test_a_suggestion_of_an_authorized_sender_is_applied_immediately(
     cluster: Cluster,
 ) -> None:
     response = await suggest(cluster, "s1")
@@ -152,7 +152,7 @@ async def test_a_suggestion_that_is_submitted_twice_at_once_is_decided_once(
 
 
 @pytest.mark.parametrize("verb", ["ApproveSuggestion", "RejectSuggestion"])
-async def test_only_who_may_perform_the_action_decides(
+async def test_only_an_authorized_user_decides_on_a_suggestion(
     cluster: Cluster, root: Root, bot: Metadata, verb: str
 ) -> None:
     await suggest(cluster, "s1", bot)

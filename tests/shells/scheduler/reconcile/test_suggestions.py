@@ -100,7 +100,7 @@ async def test_a_failed_workload_is_tried_again(cluster: Cluster) -> None:
         (pb.AUTOMATION_ACTION_TYPE_UNSPECIFIED, "web", "", "action_type"),
     ],
 )
-async def test_what_cannot_be_done_is_rejected_with_the_reason(
+async def test_an_impossible_suggestion_is_rejected_with_the_reason(
     cluster: Cluster, action: pb.AutomationActionType, target: str, desired: str, says: str
 ) -> None:
     await cluster.join()
@@ -188,7 +188,7 @@ async def test_a_suggestion_that_changed_nothing_is_not_applied_when_it_is_sent_
     assert (await cluster.control.workload("web")).desired_state == "Stopped"
 
 
-async def test_a_suggestion_whose_answer_was_lost_is_found_again(cluster: Cluster) -> None:
+async def test_a_suggestion_with_a_lost_response_is_returned_again(cluster: Cluster) -> None:
     await cluster.join()
     await a_running_workload(cluster)
     cluster.store.loses_answers = True

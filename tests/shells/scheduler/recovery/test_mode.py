@@ -62,7 +62,7 @@ async def running(cluster: Cluster, *names: str) -> None:
 
 
 @pytest.mark.parametrize("name", [row.name for row in METHODS.values() if row.read_only is REFUSE])
-def test_what_read_only_mode_refuses_has_an_answer_that_refuses(name: str) -> None:
+def test_every_call_refused_in_read_only_mode_has_a_refusal_response(name: str) -> None:
     assert is_refusal(REFUSALS[name](FrozenError("degraded")))
 
 
@@ -296,7 +296,7 @@ async def test_recovery_commands_need_recovery_mode(cluster: Cluster) -> None:
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_file_moved_away_is_degraded_until_it_is_back(tmp_path: Path) -> None:
+async def test_a_missing_store_file_is_degraded_mode_until_it_returns(tmp_path: Path) -> None:
     path, unavailable = tmp_path / "store.db", tmp_path / "away.db"
     store = FaultyStore(await SqliteStore.open(path, monotonic=SystemClock().monotonic))
     async with a_cluster(store, fast_settings()) as cluster:

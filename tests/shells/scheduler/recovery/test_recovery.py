@@ -99,7 +99,7 @@ async def test_a_rebuild_survives_a_restart(cluster: Cluster) -> None:
     assert node.agent.starts == starts
 
 
-async def test_a_rebuild_names_what_agents_without_intents_have(cluster: Cluster) -> None:
+async def test_a_rebuild_lists_workloads_of_agents_without_intents(cluster: Cluster) -> None:
     await our_node(cluster, "n1")
     await running(cluster, "web")
     field = await cluster.prepare("n2")
@@ -172,7 +172,7 @@ async def test_a_snapshot_is_one_file_of_all_records(cluster: Cluster) -> None:
     assert not any(keys.is_node_lease(key) for key in stored)
 
 
-async def test_a_snapshot_can_be_taken_when_the_store_is_gone(cluster: Cluster) -> None:
+async def test_a_snapshot_can_be_saved_while_the_store_is_unavailable(cluster: Cluster) -> None:
     await our_node(cluster)
     await running(cluster, "web")
     await lose_the_store(cluster, and_memory=False)
@@ -236,7 +236,7 @@ async def test_a_restore_follows_a_workload_that_has_moved_since(cluster: Cluste
     assert first.agent.running() == set()
 
 
-async def test_a_restore_into_a_running_cluster_is_refused_with_what_to_do(
+async def test_a_restore_into_a_running_cluster_is_refused_with_the_next_step(
     cluster: Cluster,
 ) -> None:
     await cluster.join()

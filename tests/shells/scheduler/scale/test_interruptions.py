@@ -240,7 +240,7 @@ each_operation = pytest.mark.parametrize("name", OPERATIONS)
 
 @points(2, 5)
 @each_operation
-async def test_what_was_interrupted_is_finished_by_the_next_scheduler(
+async def test_an_interrupted_operation_is_finished_by_the_next_scheduler(
     store: Store, name: str, commits: int
 ) -> None:
     operation, fleet = OPERATIONS[name], Fleet()

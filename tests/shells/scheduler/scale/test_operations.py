@@ -62,7 +62,9 @@ async def until_stored(store: Store, prefix: str, count: int) -> None:
     async def holds_now() -> bool:
         return len(await stored(store, prefix)) == count
 
-    await eventually(holds_now, lambda: f"{count} records under {prefix}", within=SECONDS, every=0.2)
+    await eventually(
+        holds_now, lambda: f"{count} records under {prefix}", within=SECONDS, every=0.2
+    )
 
 
 @sizes
@@ -99,9 +101,7 @@ async def test_a_standby_with_many_records_leads_when_the_leader_stops(
 
 
 @sizes
-async def test_what_is_in_memory_is_read_again_after_an_answer_was_lost(
-    store: Store, size: int
-) -> None:
+async def test_records_are_read_again_after_a_lost_store_response(store: Store, size: int) -> None:
     await fill(store, {**MARKER, **of_nodes(FULL), **running(FULL, size, "run"), **removals(size)})
     measured = MeasuredStore(store)
     async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:

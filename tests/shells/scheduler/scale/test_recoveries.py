@@ -106,7 +106,7 @@ def nodes_that_keep(size: int, fleet: Fleet) -> Records:
 
 
 @sizes
-async def test_many_workloads_are_rebuilt_from_what_agents_keep(store: Store, size: int) -> None:
+async def test_many_workloads_are_rebuilt_from_agents(store: Store, size: int) -> None:
     """The store has lost the workloads: the nodes are recorded, and each stores its workloads."""
     fleet = Fleet()
     await fill(store, nodes_that_keep(size, fleet))

@@ -92,7 +92,7 @@ def test_a_limit_means_the_newest_of_those_that_match() -> None:
     assert numbers(log.listed(ANY, after=2, limit=5)) == [3, 4]
 
 
-def test_what_the_store_has_is_ordered_by_number_whatever_its_clock_said() -> None:
+def test_stored_events_are_ordered_by_sequence_not_by_time() -> None:
     log = a_log()
 
     load_events(log, a_snapshot(an_event(7, at=NOON - timedelta(hours=1)), an_event(6, at=NOON)))
@@ -100,7 +100,7 @@ def test_what_the_store_has_is_ordered_by_number_whatever_its_clock_said() -> No
     assert numbers(log.listed(ANY)) == [6, 7]
 
 
-def test_a_kind_that_only_another_version_knows_still_loads() -> None:
+def test_an_event_kind_of_another_version_still_loads() -> None:
     log = a_log()
     unknown_record = Record(
         keys.event_key(NOON, 1),
@@ -114,7 +114,7 @@ def test_a_kind_that_only_another_version_knows_still_loads() -> None:
     assert "NodeSang" not in list(EventKind)
 
 
-async def test_a_watch_begins_with_what_is_kept_and_goes_on_with_what_comes() -> None:
+async def test_a_watch_starts_with_stored_events_and_continues_with_new_ones() -> None:
     log = a_log(last=3)
     stream = log.watch(ANY, after=1)
     assert await take(stream, 2) == [2, 3]
@@ -124,7 +124,7 @@ async def test_a_watch_begins_with_what_is_kept_and_goes_on_with_what_comes() ->
     assert await take(stream, 2) == [4, 5]
 
 
-async def test_a_watch_without_a_beginning_shows_only_what_happens_from_now_on() -> None:
+async def test_a_watch_without_a_start_shows_only_new_events() -> None:
     log = a_log(last=3)
     stream = log.watch(ANY)
     waiting = asyncio.ensure_future(take(stream, 1))

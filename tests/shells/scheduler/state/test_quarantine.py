@@ -83,7 +83,7 @@ async def test_a_workload_whose_assignment_is_unreadable_is_not_placed_a_second_
     assert await stored(cluster, "/assignments/web") == damaged
 
 
-async def test_the_copy_of_a_workload_that_is_unreadable_keeps_its_room_and_is_no_orphan(
+async def test_a_copy_of_an_unreadable_workload_keeps_its_reservation_and_is_not_an_orphan(
     cluster: Cluster,
 ) -> None:
     node = await a_node_with_web(cluster)

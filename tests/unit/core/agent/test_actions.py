@@ -33,7 +33,7 @@ def test_a_limit_keeps_the_newest(history: list[Action], limit: int, newest_firs
 
 
 @given(histories)
-def test_every_filter_lets_through_only_what_it_names(history: list[Action]) -> None:
+def test_every_filter_returns_only_matching_actions(history: list[Action]) -> None:
     found = select_actions(history, workload_id="a", kind="DELETE_WORKLOAD", state="Failed")
 
     assert all(

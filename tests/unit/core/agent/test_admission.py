@@ -76,7 +76,7 @@ def test_a_threshold_of_100_refuses_nothing(load: Load) -> None:
     assert not too_busy(load, Load(100, 100, 100))
 
 
-def test_the_sum_of_what_is_given_never_exceeds_what_there_is() -> None:
+def test_the_sum_of_reservations_never_exceeds_the_capacity() -> None:
     capacity = Resources(2000, 1024, 10)
 
     assert not too_much(
@@ -88,7 +88,7 @@ def test_the_sum_of_what_is_given_never_exceeds_what_there_is() -> None:
     )
 
 
-def test_what_asks_for_nothing_is_not_refused_for_what_others_were_given() -> None:
+def test_a_workload_without_requests_is_not_refused_for_reservations_of_others() -> None:
     given_away = Resources(9000, 9000, 9000)
 
     assert not too_much(Resources(), given=given_away, allocatable=Resources(1, 1, 1))
@@ -122,7 +122,7 @@ def test_what_asks_for_nothing_is_not_refused_for_what_others_were_given() -> No
     ],
     ids=["container", "vm", "stack", "reserved_stack", "repository", "unknown_repository"],
 )
-def test_a_spec_is_given_its_limits_and_a_stack_what_is_reserved_for_it(
+def test_a_container_is_admitted_by_its_limits_and_a_stack_by_its_reservation(
     spec: Spec, demand: Resources
 ) -> None:
     assert demand_of(spec) == demand

@@ -104,20 +104,20 @@ def test_an_apply_of_the_same_assignment_does_not_undo_a_delete_that_is_under_wa
     assert received(newer, deleting) == AcceptedOrder(newer)
 
 
-def test_a_draining_node_takes_orders_only_for_what_it_has() -> None:
+def test_a_draining_node_accepts_orders_only_for_its_workloads() -> None:
     assert received(replace(ORDER, epoch=0), None, draining=True) == Draining()
     stopped = replace(ORDER, desired=Desired.STOPPED)
     assert received(stopped, draining=True) == AcceptedOrder(stopped)
 
 
-def test_an_order_with_an_epoch_is_taken_by_a_node_that_has_not_heard_that_its_drain_is_over() -> (
-    None
-):
+def test_an_order_with_an_epoch_is_accepted_by_a_node_that_still_assumes_a_drain() -> None:
     assert received(ORDER, None, draining=True) == AcceptedOrder(ORDER)
 
 
 @given(st.integers(0, 10), st.integers(0, 10), st.sampled_from(Desired), st.booleans())
-def test_the_known_epoch_never_falls(sent: int, known: int, desired: Desired, failed: bool) -> None:
+def test_the_known_epoch_never_decreases(
+    sent: int, known: int, desired: Desired, failed: bool
+) -> None:
     order = replace(ORDER, epoch=sent, desired=desired)
 
     match received(order, replace(ORDER, epoch=known), failed=failed):

@@ -49,7 +49,7 @@ def the_config(name: str, spec: VMSpec, *links: Link) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", [SCRIPT, "#cloud-config\n{}", "Content-Type: text/plain\n\nx", ""])
-def test_user_data_goes_as_it_came(text: str) -> None:
+def test_user_data_is_passed_unchanged(text: str) -> None:
     login = Login(ssh_keys=(KEY,))
 
     assert the_file("user-data", a_machine(login, user_data=text)) == text
@@ -72,7 +72,7 @@ def test_user_data_in_one_string_that_is_not_base64_is_plain() -> None:
     assert the_file("user-data", replace(MACHINE, cloud_init_base64=SCRIPT)) == SCRIPT
 
 
-def test_the_machine_is_told_its_name() -> None:
+def test_the_vm_gets_its_host_name() -> None:
     spec = replace(MACHINE, name="Web_1.shop")
 
     assert the_config("meta-data", spec)["local-hostname"] == "web-1-shop"
@@ -88,7 +88,7 @@ def test_meta_data_of_the_user_is_completed_and_not_overruled() -> None:
     assert found["instance-id"].startswith("web-")
 
 
-def test_meta_data_that_lacks_nothing_stays_word_for_word() -> None:
+def test_complete_meta_data_is_passed_unchanged() -> None:
     meta_data = "# mine\ninstance-id:   i1\nlocal-hostname: x\n"
 
     assert the_file("meta-data", a_machine(meta_data=meta_data)) == meta_data
@@ -168,7 +168,7 @@ def test_a_login_stands_beside_the_users_own_vendor_data(said: str) -> None:
     assert the_file("vendor-data", spec) == the_file("vendor-data", spec)
 
 
-def test_vendor_data_without_a_login_stays_word_for_word() -> None:
+def test_vendor_data_without_a_login_is_passed_unchanged() -> None:
     assert the_file("vendor-data", a_machine(vendor_data="#cloud-config\n# mine")) == (
         "#cloud-config\n# mine"
     )

@@ -89,7 +89,9 @@ def refused_in_service(**parts: Json) -> list[str]:
         ({"build": {"context": "/e", "isolation": "x"}}, "build.isolation"),
     ],
 )  # fmt: skip
-def test_what_is_not_on_the_list_is_refused_by_its_path(parts: dict[str, Json], path: str) -> None:
+def test_an_option_outside_the_allow_list_is_refused_with_its_path(
+    parts: dict[str, Json], path: str
+) -> None:
     assert refused_in_service(**parts) == [f"services.web.{path}"]
 
 
@@ -151,12 +153,12 @@ def test_shared_parts_are_refused_by_their_path(document: dict[str, Json], path:
         {"oom_score_adj": 500},
     ],
 )
-def test_what_reaches_nothing_of_the_node_is_allowed(parts: dict[str, Json]) -> None:
+def test_options_without_access_to_the_node_are_allowed(parts: dict[str, Json]) -> None:
     assert refused_in_service(**parts) == []
 
 
 @pytest.mark.parametrize("name", ["v1", "v2"])
-def test_what_either_compose_prints_for_a_usual_stack_is_allowed(name: str) -> None:
+def test_the_output_of_both_compose_versions_for_a_usual_stack_is_allowed(name: str) -> None:
     document = load_mapping((RECORDED / f"{name}.yaml").read_text())
 
     assert violations(cast("dict[str, Json]", document)) == []

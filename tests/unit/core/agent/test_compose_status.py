@@ -83,7 +83,7 @@ DONE = a_member("migrate", Condition.EXITED)
 WEB = a_member("web")
 
 
-def test_what_has_no_container_is_not_there() -> None:
+def test_a_stack_without_containers_is_absent() -> None:
     assert artefact_of("p", [], {"web": ServicePlan()}, revision=R1) is None
 
 
@@ -93,7 +93,7 @@ def test_a_stack_runs_when_its_services_run_or_are_done() -> None:
     assert outcome(stack) == Settled(Actual.RUNNING)
 
 
-def test_a_stack_whose_services_are_all_done_is_completed() -> None:
+def test_a_stack_with_only_exited_services_is_completed() -> None:
     settled = outcome(a_stack(DONE))
     assert isinstance(settled, Settled)
     assert (settled.actual, settled.code, settled.final) == (Actual.STOPPED, COMPLETED, True)
@@ -128,7 +128,7 @@ def test_a_service_stopped_by_hand_is_started_again() -> None:
     assert to_start([WEB, stopped, DONE], {}) == [stopped]
 
 
-def test_what_the_agent_restarts_itself_is_restarted_as_the_file_says() -> None:
+def test_services_restarted_by_the_agent_follow_the_policy_of_the_file() -> None:
     ended = a_member("db", Condition.EXITED, exit_code=1)  # Docker was told never to restart it
     plan = ServicePlan(RestartPolicy("always"))
     assert outcome(a_stack(WEB, ended, plans={"db": plan, "web": ServicePlan()})) == Perform(
@@ -173,7 +173,7 @@ def test_an_unhealthy_service_is_named() -> None:
     assert settled.message == "unhealthy: db"
 
 
-def test_the_log_of_what_failed_is_told_even_if_something_else_is_waited_for() -> None:
+def test_the_log_of_a_failed_service_is_shown_while_others_start() -> None:
     failed = a_member("migrate", Condition.EXITED, exit_code=1)
     assert log_source([a_member("web", Condition.CREATED), WEB, failed], {}) is failed
 

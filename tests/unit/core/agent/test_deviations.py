@@ -76,7 +76,7 @@ def settled(artefact: Artefact, progress: Progress, *, order: Order | None = Non
     return outcome
 
 
-def test_each_difference_names_what_is_and_what_was() -> None:
+def test_each_deviation_names_the_actual_and_the_expected_value() -> None:
     seen = Shape("other", (), (), {"Memory": 128, "CpuShares": 512})
 
     assert summary(deviations(WANTED, seen, part="api")) == (
@@ -86,25 +86,25 @@ def test_each_difference_names_what_is_and_what_was() -> None:
     )
 
 
-def test_a_limit_that_docker_cannot_take_away_again_is_only_reported() -> None:
+def test_a_limit_that_docker_cannot_remove_is_only_reported() -> None:
     found = deviations(WANTED, replace(WANTED, limits={"Memory": 128, "CpuShares": 512}))
 
     assert [one.repairable for one in found] == [True, False]
 
 
-def test_more_networks_and_ports_than_wanted_and_unknown_limits_are_no_deviation() -> None:
+def test_extra_networks_and_ports_and_unknown_limits_are_not_deviations() -> None:
     seen = Shape("web", ("bridge", "other"), ("80/tcp", "81/tcp"), {})
 
     assert deviations(WANTED, seen) == ()
 
 
 @given(shapes)
-def test_what_is_as_it_was_never_deviates(shape: Shape) -> None:
+def test_an_unchanged_container_has_no_deviation(shape: Shape) -> None:
     assert deviations(shape, shape) == ()
 
 
 @given(shapes, shapes)
-def test_attaching_and_publishing_what_is_missing_ends_those_deviations(
+def test_attaching_networks_and_publishing_ports_resolves_the_deviations(
     wanted: Shape, seen: Shape
 ) -> None:
     repaired = replace(
@@ -131,7 +131,7 @@ def test_a_container_is_attached_again_at_first_and_replaced_when_that_did_not_h
     assert next_step(an_order(), running(CUT_OFF), once, now=NOW) == Perform(Step.REPLACE)
 
 
-def test_a_service_of_a_stack_that_was_cut_off_is_replaced_at_once() -> None:
+def test_a_disconnected_service_of_a_stack_is_replaced_immediately() -> None:
     order = an_order(ComposeSpec())
 
     assert next_step(order, running(CUT_OFF), SHOWN, now=NOW) == Perform(Step.REPLACE)
@@ -159,7 +159,7 @@ def test_each_failed_repair_doubles_the_delay() -> None:
     assert waits == [10, 20, 40, 300]
 
 
-def test_what_stays_cut_off_has_failed_and_may_be_tried_again() -> None:
+def test_a_container_that_stays_disconnected_fails_and_is_retryable() -> None:
     progress = after_repairs(REPAIRS_MAX, "port is taken")
     found = settled(running(CUT_OFF), progress)
 
@@ -173,13 +173,13 @@ def test_what_stays_cut_off_has_failed_and_may_be_tried_again() -> None:
     assert found.look_again_at is not None
 
 
-def test_what_can_still_be_reached_never_fails_for_its_limits_or_its_name() -> None:
+def test_a_reachable_container_never_fails_for_its_limits_or_its_name() -> None:
     found = settled(running(RENAMED), after_repairs(99))
 
     assert (found.actual, found.code) == (Actual.RUNNING, DRIFTED)
 
 
-def test_what_is_only_reported_is_judged_by_its_health_as_ever() -> None:
+def test_a_deviation_does_not_hide_an_unhealthy_status() -> None:
     assert settled(running(UNLIMITED), SHOWN).code == DRIFTED
     unhealthy = running(UNLIMITED, health=Health.UNHEALTHY)
     assert settled(unhealthy, SHOWN).code == "Unhealthy"
@@ -192,7 +192,7 @@ def test_being_as_it_was_created_ends_the_count_of_repairs() -> None:
     assert after_settling(progress, settled(running(), progress)).repairs == Repairs()
 
 
-def test_a_failed_repair_is_told_and_fails_nothing_that_runs() -> None:
+def test_a_failed_repair_is_reported_and_the_container_keeps_running() -> None:
     failure = Failure(FailureReason.RUNTIME_ERROR, "docker says no")
     progress = after_step(before_repair(SHOWN, now=NOW), Step.REPAIR, failure, now=NOW)
 
@@ -216,7 +216,7 @@ def test_work_that_ends_after_a_repair_in_place_has_ended() -> None:
     assert settled(ended, before_repair(SHOWN, now=NOW)).actual is Actual.STOPPED
 
 
-def test_what_shall_be_stopped_is_not_repaired_first() -> None:
+def test_a_container_to_be_stopped_is_not_repaired_first() -> None:
     order = an_order(desired=Desired.STOPPED)
 
     assert next_step(order, running(CUT_OFF), SHOWN, now=NOW) == Perform(Step.STOP)

@@ -15,7 +15,7 @@ def a_disk(path: Path, *words: str) -> bytes:
 
 
 @pytest.mark.parametrize("form", ["qcow2", "raw", "vmdk", "vdi", "qed", "vhdx"])
-def test_formats_are_known_by_their_magic(tmp_path: Path, form: str) -> None:
+def test_disk_formats_are_detected_by_their_magic_bytes(tmp_path: Path, form: str) -> None:
     assert format_of(a_disk(tmp_path / "disk", "-f", form)) == form
 
 

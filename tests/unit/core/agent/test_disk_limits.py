@@ -29,7 +29,7 @@ def decide(order: Order, progress: Progress, **seen: object) -> Perform | Settle
     return within_disk_limit(outcome, order, artefact, progress)
 
 
-def test_a_limit_is_exceeded_by_more_than_it_says() -> None:
+def test_a_limit_is_exceeded_only_above_its_value() -> None:
     assert exceeded(LIMITED, GIB) is None
     assert exceeded(an_order(), 100 * GIB) is None
     assert overrun().reason is FailureReason.STORAGE_ERROR
@@ -37,17 +37,17 @@ def test_a_limit_is_exceeded_by_more_than_it_says() -> None:
     assert "2.00 GiB" in overrun().message
 
 
-def test_a_stack_is_limited_by_what_is_reserved_for_it() -> None:
+def test_a_stack_is_limited_by_its_reservation() -> None:
     stack = replace(LIMITED, spec=ComposeSpec(reserved=Resources(disk_gb=3)))
 
     assert limit_gb(stack) == 3
 
 
-def test_what_is_over_its_limit_is_stopped() -> None:
+def test_a_workload_over_its_disk_limit_is_stopped() -> None:
     assert decide(LIMITED, Progress(), overrun=overrun()) == Perform(Step.STOP, by_policy=True)
 
 
-def test_what_was_stopped_for_its_limit_has_failed_whatever_its_policy() -> None:
+def test_a_workload_stopped_for_its_disk_limit_fails_with_any_restart_policy() -> None:
     progress = Progress(launching=True, failure=overrun())
 
     settled = decide(LIMITED, progress, condition="exited", exit_code=137)

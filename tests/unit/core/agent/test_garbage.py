@@ -68,25 +68,25 @@ def test_an_item_that_had_an_owner_starts_again() -> None:
     assert unowned_since([item], claimed, known=[], now=NOW) == {item.id: NOW}
 
 
-def test_what_is_left_of_a_deleted_workload_goes_also_without_the_scheduler() -> None:
+def test_leftovers_of_a_deleted_workload_are_removed_without_the_scheduler() -> None:
     assert removable(an_item(), deleted_here=(OLD,), in_touch=timedelta()) == [an_item().id]
 
 
-def test_what_is_left_of_a_deleted_workload_stays_until_its_age() -> None:
+def test_leftovers_of_a_deleted_workload_are_kept_until_their_age() -> None:
     assert not removable(an_item(), deleted_here=(OLD,), since=NOW - timedelta(minutes=9))
 
 
-def test_a_stray_goes_after_its_age() -> None:
+def test_an_unassigned_artefact_is_removed_after_its_age() -> None:
     assert removable(an_item()) == [an_item().id]
     assert not removable(an_item(), since=NOW - timedelta(hours=23))
 
 
-def test_a_stray_stays_unless_the_scheduler_has_spoken_all_the_while() -> None:
+def test_an_unassigned_artefact_is_kept_without_continuous_scheduler_contact() -> None:
     assert not removable(an_item(), in_touch=timedelta())
     assert not removable(an_item(), in_touch=timedelta(hours=23))
 
 
-def test_what_runs_goes_only_if_its_workload_was_deleted() -> None:
+def test_a_running_artefact_is_removed_only_if_its_workload_was_deleted() -> None:
     running = Item(Kind.CONTAINER, "c", "persys-old", OLD, running=True)
 
     assert not removable(running)
@@ -104,7 +104,7 @@ def test_an_age_of_nothing_means_never() -> None:
     assert not old_actions([action], never, now=NOW)
 
 
-def test_a_network_goes_after_the_containers_on_it() -> None:
+def test_a_network_is_removed_after_its_containers() -> None:
     network, container = an_item(kind=Kind.NETWORK), an_item()
 
     assert removable(network, container) == [container.id, network.id]
@@ -148,7 +148,7 @@ names = st.sampled_from(["a", "b", "c", "d"])
     st.timedeltas(timedelta(), timedelta(days=3)),
     st.timedeltas(timedelta(), timedelta(days=3)),
 )
-def test_nothing_known_goes_and_nothing_goes_before_its_time(
+def test_no_artefact_in_use_is_removed_and_none_before_its_age(
     there: list[str],
     known: frozenset[str],
     deleted_here: frozenset[str],

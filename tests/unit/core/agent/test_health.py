@@ -44,7 +44,7 @@ def test_failures_in_the_start_period_do_not_count() -> None:
     assert probed("no", "no", "no", "no", begin=0) == HealthState(Health.STARTING, 0, "no")
 
 
-def test_after_the_start_period_failures_count_also_if_it_never_was_healthy() -> None:
+def test_failures_after_the_start_period_count_even_without_a_success() -> None:
     assert probed("no", "no").health is Health.STARTING
     assert probed("no", "no", "no") == HealthState(Health.UNHEALTHY, 3, "no")
 
@@ -69,7 +69,7 @@ def test_it_is_probed_often_while_it_may_still_start_and_then_at_its_interval() 
     assert (soon, later, well) == (timedelta(seconds=1), TIMING.interval, TIMING.interval)
 
 
-def test_what_a_check_does_not_say_has_defaults() -> None:
+def test_unset_fields_of_a_check_have_defaults() -> None:
     assert timing_of(HealthCheck(HealthType.TCP, port=1)) == Timing()
     check = HealthCheck(interval_seconds=1, timeout_seconds=2, retries=4, start_period_seconds=3)
     seconds = [timedelta(seconds=count) for count in (1, 2, 3)]
@@ -81,13 +81,13 @@ def test_health_is_remembered_over_a_restart_of_the_agent(health: Health) -> Non
     assert restored_health(health.value, TIMING).health is health
 
 
-def test_what_was_unhealthy_stays_so_after_a_restart_until_a_success() -> None:
+def test_an_unhealthy_workload_stays_unhealthy_after_a_restart_until_a_success() -> None:
     assert (
         probed("no", health_state=restored_health("unhealthy", TIMING)).health is Health.UNHEALTHY
     )
 
 
-def test_unknown_words_are_no_memory() -> None:
+def test_an_invalid_stored_health_state_is_ignored() -> None:
     assert restored_health("glowing", TIMING) == HealthState()
 
 

@@ -38,7 +38,7 @@ placer = st.lists(
 
 
 @given(placer)
-def test_every_pool_has_a_room_or_shares_one_that_is_told_before_it(found: list[LocalPool]) -> None:
+def test_every_pool_has_capacity_or_shares_that_of_an_earlier_pool(found: list[LocalPool]) -> None:
     owners: set[str] = set()
     for pool in as_pools(found):
         assert bool(pool.total_gb) != bool(pool.shares_with)

@@ -93,7 +93,7 @@ def settled(order: Order, artefact: Artefact | None, progress: Progress = LAUNCH
     return outcome
 
 
-def test_what_is_not_there_is_pulled_prepared_and_created_in_this_order() -> None:
+def test_a_missing_container_is_pulled_prepared_and_created_in_this_order() -> None:
     progress, steps = Progress(), []
     for _ in range(3):
         steps.append(step(an_order(), None, progress))
@@ -122,7 +122,7 @@ def test_exit_code_0_ends_work_that_runs_to_completion(restart: str) -> None:
     assert (outcome.actual, outcome.code, outcome.final) == (Actual.STOPPED, "Completed", True)
 
 
-def test_finished_work_stays_finished_when_its_container_is_gone() -> None:
+def test_completed_work_stays_completed_without_its_container() -> None:
     order = an_order(restart=RestartPolicy("no"))
     outcome = settled(order, an_artefact(Condition.EXITED))
 
@@ -183,7 +183,7 @@ def test_a_failed_exit_without_restarts_is_not_retryable() -> None:
     )
 
 
-def test_out_of_memory_says_so() -> None:
+def test_an_oom_kill_is_reported_as_out_of_memory() -> None:
     killed = an_artefact(Condition.EXITED, exit_code=137, oom_killed=True)
 
     outcome = settled(an_order(restart=RestartPolicy("no")), killed)
@@ -251,7 +251,7 @@ def test_a_failure_is_over_when_the_container_runs_after_all() -> None:
     assert after_settling(progress, running).failure is None
 
 
-def test_deleting_stops_removes_and_clears_away() -> None:
+def test_a_delete_stops_removes_and_cleans_up() -> None:
     order = an_order(Desired.DELETED)
 
     assert step(order, an_artefact()) is Step.STOP
@@ -270,7 +270,7 @@ def test_stopping_needs_neither_an_image_nor_a_container() -> None:
 
 
 @given(orders, st.none() | artefacts, progresses)
-def test_from_any_state_the_steps_lead_to_rest_and_never_destroy_what_is_right(
+def test_from_any_state_the_steps_converge_and_keep_a_correct_artefact(
     order: Order, artefact: Artefact | None, progress: Progress
 ) -> None:
     for _ in range(STEPS_MAX):

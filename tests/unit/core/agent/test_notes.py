@@ -11,7 +11,7 @@ def notes(spec: Spec, project: str = "") -> list[str]:
     return list(notes_of(order, project))
 
 
-def test_a_machine_with_both_forms_of_user_data_is_told_which_one_counts() -> None:
+def test_a_vm_with_two_user_data_fields_reports_which_one_is_used() -> None:
     spec = VMSpec(1, 512, cloud_init=CloudInit(user_data="a"), cloud_init_base64="Yg==")
 
     assert notes(spec) == ["cloud_init is ignored: cloud_init_config.user_data is set"]
@@ -23,14 +23,14 @@ def test_a_machine_with_one_form_of_user_data_has_no_note() -> None:
     )
 
 
-def test_a_variable_with_the_project_name_is_told_to_be_ignored() -> None:
+def test_an_ignored_project_name_variable_is_reported() -> None:
     spec = ComposeSpec(env={PROJECT_NAME: "shop", "COLOUR": "red"})
 
     assert "is ignored" in notes(spec)[0]
     assert effective_env(spec) == {"COLOUR": "red"}
 
 
-def test_a_stack_that_keeps_another_project_name_is_told_so() -> None:
+def test_a_stack_that_keeps_another_project_name_is_reported() -> None:
     spec = ComposeSpec(project_name="shop")
 
     assert notes(spec, "shop") == []
@@ -38,5 +38,5 @@ def test_a_stack_that_keeps_another_project_name_is_told_so() -> None:
     assert "uses the project persys-web-1 until" in notes(spec, "persys-web-1")[0]
 
 
-def test_a_name_that_the_scheduler_derived_is_not_told() -> None:
+def test_a_derived_project_name_is_not_reported() -> None:
     assert notes(ComposeSpec(project_name="persys-web", project_derived=True), "persys-web-1") == []

@@ -16,7 +16,7 @@ WEB, DB = WorkloadId("web"), WorkloadId("db")
         (False, "Fatal Python error: Segmentation fault", LastExit.CRASHED),
     ],
 )
-def test_only_a_trace_of_its_own_makes_an_unclean_exit_a_crash(
+def test_an_unclean_exit_is_a_crash_only_with_a_matching_trace(
     clean: bool, trace: str, expected: LastExit
 ) -> None:
     assert last_exit(clean=clean, trace=trace) is expected

@@ -30,7 +30,7 @@ def decide(
     return without_reconciliation(outcome, order, artefact, under_way=under_way)
 
 
-def test_what_is_missing_is_reported_and_not_made_again() -> None:
+def test_a_missing_container_is_reported_and_not_recreated() -> None:
     settled = decide(an_order(), None, under_way=False)
 
     assert isinstance(settled, Settled)
@@ -44,7 +44,7 @@ def test_an_order_under_way_is_carried_out() -> None:
     assert decide(an_order(), None, under_way=True) == Perform(Step.PULL)
 
 
-def test_what_was_stopped_by_hand_stays_stopped() -> None:
+def test_a_manually_stopped_workload_stays_stopped() -> None:
     stopped = an_artefact(Condition.EXITED, started_at=EARLIER, exit_code=137)
 
     settled = decide(an_order(), stopped, under_way=False)
@@ -54,18 +54,18 @@ def test_what_was_stopped_by_hand_stays_stopped() -> None:
     assert "is exited" in settled.message
 
 
-def test_what_was_started_by_hand_stays_up() -> None:
+def test_a_manually_started_workload_stays_running() -> None:
     settled = decide(an_order(Desired.STOPPED), an_artefact(), under_way=False)
 
     assert isinstance(settled, Settled)
     assert "desired state is stopped, but it is running" in settled.message
 
 
-def test_a_delete_is_carried_out_whatever_came_before() -> None:
+def test_a_delete_is_executed_in_any_state() -> None:
     assert decide(an_order(Desired.DELETED), an_artefact(), under_way=False) == Perform(Step.STOP)
 
 
-def test_a_machine_is_started_again_as_its_restart_policy_says() -> None:
+def test_a_vm_is_restarted_according_to_its_restart_policy() -> None:
     ended = an_artefact(
         Condition.EXITED, boots=True, started_at=EARLIER, finished_at=NOW - timedelta(seconds=50)
     )
@@ -75,7 +75,7 @@ def test_a_machine_is_started_again_as_its_restart_policy_says() -> None:
 
 @pytest.mark.parametrize("under_way", [True, False])
 @given(order=orders, artefact=artefacts)
-def test_what_is_settled_is_reported_as_ever(
+def test_a_converged_workload_is_reported_as_usual(
     under_way: bool, order: Order, artefact: Artefact
 ) -> None:
     outcome = next_step(order, artefact, LAUNCHED, now=NOW)

@@ -11,11 +11,11 @@ from persys.core.agent.report import LOG_TAIL_BYTES_MAX, describe, tail
 from persys.model.ids import Revision
 
 
-def test_what_is_not_there_has_no_description() -> None:
+def test_an_absent_artefact_has_no_metadata() -> None:
     assert describe(None) == {}
 
 
-def test_only_what_is_known_is_said() -> None:
+def test_only_known_values_are_reported() -> None:
     words = describe(Artefact("c1", "persys-web", Condition.CREATED, Revision("r1")))
 
     assert words["container.state"] == "created"
@@ -32,7 +32,7 @@ def test_a_tail_is_the_end_of_its_text_and_never_too_long(text: str) -> None:
     assert long.encode("utf-8", "replace").decode().endswith(found)
 
 
-def test_an_exit_code_is_said_only_of_what_has_ended() -> None:
+def test_an_exit_code_is_reported_only_after_the_exit() -> None:
     ended_at = datetime(2026, 1, 1, tzinfo=UTC)
     running = Artefact("c1", "persys-web", Condition.RUNNING, Revision("r1"))
     ended = replace(running, condition=Condition.EXITED, finished_at=ended_at)

@@ -63,7 +63,7 @@ def next_alone(
     return next_step(an_order(restart), artefact, progress, now=NOW, scheduler_lost=True)
 
 
-def test_alone_for_too_long_what_runs_is_stopped() -> None:
+def test_a_running_workload_is_stopped_after_too_long_without_a_scheduler() -> None:
     assert next_alone(a_container(Condition.RUNNING)) == Perform(Step.STOP, halts=True)
 
 
@@ -75,7 +75,7 @@ def test_a_failure_before_does_not_keep_it_running() -> None:
 
 @pytest.mark.parametrize("restart", [JOB, SERVICE], ids=["job", "service"])
 @pytest.mark.parametrize("exit_code", [0, 137])
-def test_what_was_stopped_alone_says_so_and_is_neither_finished_nor_failed(
+def test_a_workload_stopped_without_a_scheduler_is_neither_completed_nor_failed(
     restart: RestartPolicy, exit_code: int
 ) -> None:
     settled = next_alone(a_container(exit_code=exit_code), HALTED, restart)
@@ -86,14 +86,14 @@ def test_what_was_stopped_alone_says_so_and_is_neither_finished_nor_failed(
     assert not settled.final
 
 
-def test_work_that_had_finished_before_stays_finished() -> None:
+def test_earlier_completed_work_stays_completed() -> None:
     settled = next_alone(a_container(exit_code=0), LAUNCHED, JOB)
 
     assert isinstance(settled, Settled)
     assert settled.code == "Completed"
 
 
-def test_nothing_is_begun_alone() -> None:
+def test_nothing_is_started_without_a_scheduler() -> None:
     for artefact in (None, a_container(Condition.CREATED), a_container()):
         settled = next_alone(artefact)
 
@@ -101,7 +101,7 @@ def test_nothing_is_begun_alone() -> None:
         assert settled.code == STOPPED_ALONE
 
 
-def test_it_stays_stopped_when_the_scheduler_is_back_until_an_order_comes() -> None:
+def test_a_stopped_workload_stays_stopped_until_a_new_order() -> None:
     progress = after_settling(HALTED, Settled(Actual.STOPPED, code=STOPPED_ALONE))
     kept = next_step(an_order(), a_container(), progress, now=NOW)
     again = next_step(an_order(), a_container(), Progress(), now=NOW)  # a new order's progress
@@ -117,7 +117,7 @@ def test_a_container_started_manually_is_stopped_again() -> None:
     assert step == Perform(Step.STOP, halts=True)
 
 
-def test_a_stop_or_a_delete_goes_on_alone() -> None:
+def test_a_stop_or_a_delete_continues_without_a_scheduler() -> None:
     stop = an_order(desired=Desired.STOPPED)
     delete = an_order(desired=Desired.DELETED)
     running = a_container(Condition.RUNNING)

@@ -53,7 +53,7 @@ def settled(order: Order, artefact: Artefact, progress: Progress) -> Settled:
     return outcome
 
 
-def test_it_runs_and_is_said_to_be_unhealthy() -> None:
+def test_a_running_workload_is_reported_as_unhealthy() -> None:
     found = settled(an_order(restarts=False), SICK, Progress())
 
     assert (found.actual, found.code) == (Actual.RUNNING, UNHEALTHY)
@@ -82,7 +82,7 @@ def test_a_policy_that_starts_nothing_again_leaves_it() -> None:
     assert settled(an_order("no"), SICK, SHOWN).code == UNHEALTHY
 
 
-def test_it_is_left_after_as_many_cures_as_the_policy_allows() -> None:
+def test_it_is_not_restarted_more_often_than_the_policy_allows() -> None:
     order = an_order("on-failure", retries_max=2)
 
     assert settled(order, SICK, replace(SHOWN, health_restarts=2)).look_again_at is None

@@ -26,13 +26,13 @@ def used(before: list[UsageSample], now: list[UsageSample]) -> dict[WorkloadId, 
     return usage_of(last, now, types=TYPES, collected_at=NOW, source="docker")
 
 
-def test_cpu_is_what_was_used_between_two_looks_of_one_core() -> None:
+def test_cpu_usage_is_the_share_of_one_core_between_two_samples() -> None:
     usage = used([a_sample("c", 10, 100)], [a_sample("c", 20, 115)])
 
     assert usage[WEB].cpu_percent == pytest.approx(150)
 
 
-def test_a_stack_uses_what_its_containers_use_together() -> None:
+def test_usage_of_a_stack_is_the_sum_of_its_containers() -> None:
     before = [a_sample(name, 0, 0, workload=SHOP) for name in ("db", "app")]
     now = [
         a_sample("db", 10, 1, workload=SHOP, memory=300),
@@ -45,7 +45,7 @@ def test_a_stack_uses_what_its_containers_use_together() -> None:
     assert (usage.memory_bytes, usage.type) == (500, WorkloadType.COMPOSE)
 
 
-def test_nothing_is_told_after_one_look() -> None:
+def test_no_usage_is_reported_after_one_sample() -> None:
     assert used([], [a_sample("c", 10, 5)]) == {}
 
 

@@ -64,7 +64,7 @@ def settled_after(outcome: Perform | Settled) -> Settled:
 
 
 @pytest.mark.parametrize("policy", ["always", "unless-stopped", "on-failure"])
-def test_a_machine_that_crashed_at_its_start_says_so_and_is_started_again(policy: str) -> None:
+def test_a_vm_that_crashed_at_boot_is_reported_and_restarted(policy: str) -> None:
     settled = settled_after(after(CRASHED, an_order(policy)))
 
     assert settled.actual is Actual.FAILED
@@ -92,7 +92,7 @@ def test_it_waits_longer_before_each_new_start() -> None:
     assert waits == [0.2, 0.4, 0.8, 1.6]
 
 
-def test_a_machine_that_never_comes_up_is_in_a_crash_loop() -> None:
+def test_a_vm_that_never_boots_is_in_a_crash_loop() -> None:
     settled = settled_after(after(CRASHED, an_order(), replace(LAUNCHED, restarts=3)))
 
     assert settled.code == CRASH_LOOP
@@ -137,7 +137,7 @@ def test_a_machine_that_is_to_run_is_started_after_it_shut_itself_down(policy: s
     assert after(SHUT_DOWN, an_order(policy), seconds=1) == Perform(Step.START, by_policy=True)
 
 
-def test_a_machine_that_may_not_be_started_again_stays_failed() -> None:
+def test_a_vm_that_must_not_restart_stays_failed() -> None:
     settled = settled_after(after(CRASHED, an_order("no"), seconds=9999))
 
     assert (settled.code, settled.final) == (BOOT_FAILED, True)
@@ -162,7 +162,7 @@ def test_a_vm_is_inspected_again_when_more_will_be_known() -> None:
     assert settled == Settled(Actual.RUNNING, look_again_at=NOON + timedelta(seconds=1))
 
 
-def test_a_machine_is_described_by_its_own_words() -> None:
+def test_a_vm_is_described_with_its_domain_state() -> None:
     assert describe(replace(CRASHED, facts={"vm.domain_state": "shutoff"}), log_tail="panic") == {
         "container.exit_code": "1",
         "container.started_at": NOON.isoformat(),

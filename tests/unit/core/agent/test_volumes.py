@@ -48,7 +48,7 @@ def a_managed_volume(**fields: object) -> ManagedVolume:
         ),
     ],
 )
-def test_what_cannot_be_is_objected_to_by_its_field(
+def test_an_invalid_volume_is_refused_with_its_field(
     field: str, wanted: ManagedVolume, known: Volume | None, can: DriverCapabilities
 ) -> None:
     rejection = check_volume(wanted, known, can, as_disk=False)
@@ -67,7 +67,7 @@ def test_a_machine_needs_a_disk_with_a_size() -> None:
     assert endless.field == "size_gb"
 
 
-def test_a_size_that_is_said_no_more_stays() -> None:
+def test_a_volume_keeps_its_size_when_the_spec_no_longer_sets_one() -> None:
     known = a_volume(retain=True)
     wanted = a_managed_volume(retain=True)
 
@@ -76,7 +76,7 @@ def test_a_size_that_is_said_no_more_stays() -> None:
     assert same == replace(known, attached=True)
 
 
-def test_a_directory_of_an_earlier_version_stays_one() -> None:
+def test_a_directory_volume_of_an_earlier_version_stays_a_directory() -> None:
     known = a_volume(size_gb=0, fs_type="")
     wanted = a_managed_volume(fs_type="ext4")
 
@@ -100,7 +100,7 @@ abilities = st.builds(
 
 
 @given(managed_volumes, managed_volumes, abilities)
-def test_whatever_is_asked_data_keeps_its_place_its_form_and_its_size(
+def test_for_any_request_a_volume_keeps_its_pool_type_and_size(
     first: ManagedVolume, then: ManagedVolume, can: DriverCapabilities
 ) -> None:
     workload_id = WorkloadId("web")

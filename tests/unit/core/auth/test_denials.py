@@ -7,7 +7,7 @@ def a_denial(who: str = "viewer/eve", method: str = "ApplyWorkload") -> Denial:
     return Denial(who, "viewer", method, "ipv4:10.0.0.1:5", "role", "may not")
 
 
-def test_the_first_of_each_pair_is_told_at_once_and_the_rest_as_a_number() -> None:
+def test_the_first_denial_of_each_pair_is_reported_and_the_others_counted() -> None:
     limiter = DenialLimiter()
     denials = [limiter.take(a_denial(), 0.0) for _ in range(18)]
     assert denials[0] is not None
@@ -47,7 +47,7 @@ def test_an_attacker_under_many_names_gets_a_bounded_number_of_lines() -> None:
     assert lines <= 10 * (REPORTED_MAX + 1)
 
 
-def test_what_was_left_out_under_many_names_is_told_as_one_number() -> None:
+def test_suppressed_denials_of_many_names_are_reported_as_one_count() -> None:
     limiter = DenialLimiter(reported_max=1)
     for name in ("viewer/a", "viewer/b", "viewer/c"):
         limiter.take(a_denial(name), 0.0)

@@ -119,7 +119,7 @@ def test_a_token_may_say_which_hosts() -> None:
         check_hosts(["a", "c"], among=["a", "b"])
 
 
-def test_a_certificate_lives_a_day_unless_it_is_said() -> None:
+def test_a_certificate_is_valid_for_a_day_by_default() -> None:
     assert certificate_lifetime(Role.AGENT, None, issuer_ends_at=FAR, now=NOW) == DAY
     assert certificate_lifetime(Role.AGENT, 2 * DAY, issuer_ends_at=FAR, now=NOW) == 2 * DAY
 
@@ -145,7 +145,7 @@ def test_a_life_beyond_the_bounds_is_refused(role: Role, life: timedelta) -> Non
         certificate_lifetime(role, life, issuer_ends_at=FAR, now=NOW)
 
 
-def test_a_token_lives_an_hour_unless_it_is_said_and_a_week_at_most() -> None:
+def test_a_join_token_is_valid_for_an_hour_by_default_and_a_week_at_most() -> None:
     assert join_token_lifetime(None) == timedelta(hours=1)
     assert join_token_lifetime(7 * DAY) == 7 * DAY
     for life in (8 * DAY, timedelta(), -DAY):
@@ -170,11 +170,11 @@ def test_a_fresh_token_with_its_secret_is_taken() -> None:
         (TOKEN, "another", timedelta(hours=2), JoinTokenFault.UNKNOWN),
     ],
 )
-def test_a_token_is_refused_for_the_one_reason_that_may_be_told(
+def test_a_refused_join_token_reveals_only_one_reason(
     token: StoredJoinToken | None, secret: str, after: timedelta, fault: JoinTokenFault
 ) -> None:
     assert check_join_token(token, secret, NOW + after) is fault
 
 
-def test_every_fault_has_its_words() -> None:
+def test_every_enrolment_error_has_a_message() -> None:
     assert FAULTS.keys() == set(JoinTokenFault)

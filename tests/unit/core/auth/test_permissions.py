@@ -25,7 +25,7 @@ def test_a_role_that_only_reads_changes_nothing(role: Role) -> None:
     assert not ROLES[role] & CHANGING
 
 
-def test_only_an_agent_speaks_for_a_node() -> None:
+def test_only_an_agent_acts_for_a_node() -> None:
     assert [role for role in Role if Permission.REPORT in ROLES[role]] == [Role.AGENT]
 
 

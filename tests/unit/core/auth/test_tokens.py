@@ -53,7 +53,7 @@ def some(count: int, *, over: bool) -> list[Token]:
     ]
 
 
-def test_a_token_lasts_thirty_days_unless_told_otherwise() -> None:
+def test_a_token_is_valid_for_thirty_days_by_default() -> None:
     assert a_token().expires_at == NOW + timedelta(days=30)
     assert a_token(ttl=timedelta(minutes=1)).expires_at == NOW + timedelta(minutes=1)
 
@@ -71,7 +71,7 @@ def test_only_people_have_tokens(role: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "-x", "x" * 129, "a/b"])
-def test_a_name_is_one_that_a_certificate_could_have(name: str) -> None:
+def test_a_token_name_must_be_a_valid_certificate_name(name: str) -> None:
     with pytest.raises(InvalidError, match=r"^name: "):
         a_token(name=name)
 
@@ -83,7 +83,7 @@ def test_a_permission_beyond_the_role_is_named() -> None:
         a_token("admin", "dance")
 
 
-def test_a_scope_leaves_only_what_it_names_and_what_anyone_may() -> None:
+def test_a_scope_limits_a_token_to_its_permissions_and_public_calls() -> None:
     assert allowed(a_token("operator", "logs")) == {Permission.LOGS, Permission.ANYONE}
     assert allowed(a_token("operator")) == ROLES[Role.OPERATOR]
 
@@ -103,7 +103,7 @@ def test_a_token_made_with_a_token_ends_with_it() -> None:
     assert a_token(by=by_certificate).expires_at == NOW + LIFE
 
 
-def test_there_are_only_so_many_and_those_that_are_over_do_not_count() -> None:
+def test_the_number_of_tokens_is_limited_and_expired_ones_do_not_count() -> None:
     request = NewToken("ops", "operator")
     with pytest.raises(RefusedError, match="revoke unused"):
         make(request, DRAWN, a_caller(), some(COUNT_MAX, over=False), now=NOW)
@@ -111,7 +111,7 @@ def test_there_are_only_so_many_and_those_that_are_over_do_not_count() -> None:
     assert len(gone) == TRIMMED_MAX
 
 
-def test_what_is_kept_does_not_tell_the_secret() -> None:
+def test_the_stored_token_does_not_reveal_the_secret() -> None:
     assert DRAWN.secret not in repr(a_token())
     assert DRAWN.secret not in repr(DRAWN)
 
@@ -162,7 +162,7 @@ def test_a_token_gives_the_caller_its_identity_until_it_expires() -> None:
     assert found.token_id == token.id
 
 
-def test_a_scheduler_speaks_for_anybody_and_a_gateway_for_people() -> None:
+def test_a_scheduler_forwards_any_identity_and_a_gateway_only_users() -> None:
     for role in Role:
         whom = Identity(role, "x")
         assert may_impersonate(whom, Role.SCHEDULER)

@@ -34,7 +34,7 @@ def an_apply_request(
     )
 
 
-def test_a_new_workload_runs_unless_something_else_was_said() -> None:
+def test_a_new_workload_is_running_by_default() -> None:
     created = apply(None, an_apply_request(), now=NOON)
 
     assert isinstance(created, Accepted)
@@ -107,7 +107,7 @@ def test_a_workload_that_is_being_deleted_accepts_no_new_spec(desired: Desired |
         apply(a_workload(desired=Desired.DELETED), an_apply_request(desired=desired), now=LATER)
 
 
-def test_an_apply_that_does_not_say_what_is_desired_keeps_it() -> None:
+def test_an_apply_without_a_desired_state_keeps_it() -> None:
     stopped = a_workload(desired=Desired.STOPPED)
     changed = apply(stopped, an_apply_request(image="caddy", revision="r2"), now=LATER)
 
@@ -122,7 +122,7 @@ def test_the_same_spec_with_another_desired_state_is_a_change() -> None:
     assert changed.workload.revision == "r1"
 
 
-def test_an_apply_that_wants_it_deleted_deletes_what_is_there_as_it_is() -> None:
+def test_an_apply_with_desired_state_deleted_deletes_the_workload() -> None:
     gone = apply(
         a_workload(),
         an_apply_request(desired=Desired.DELETED, image="caddy", revision="r2"),
@@ -153,7 +153,7 @@ def test_the_present_desired_state_changes_nothing(desired: Desired) -> None:
 
 
 @pytest.mark.parametrize("desired", [Desired.RUNNING, Desired.STOPPED])
-def test_what_is_being_deleted_cannot_be_called_back(desired: Desired) -> None:
+def test_a_delete_cannot_be_reverted(desired: Desired) -> None:
     with pytest.raises(RefusedError, match="being deleted"):
         change_desired(a_workload(desired=Desired.DELETED), WEB, desired, now=LATER)
 
@@ -227,13 +227,13 @@ def test_a_workload_is_deployed_again_under_a_revision_that_counts(
     assert (again.workload.desired, again.workload.updated_at) == (Desired.RUNNING, LATER)
 
 
-def test_the_file_of_what_was_deployed_again_changes_nothing() -> None:
+def test_applying_the_file_after_a_redeploy_changes_nothing() -> None:
     again = redeploy(a_workload(), WEB, now=LATER).workload
 
     assert apply(again, an_apply_request(), now=LATER) == Unchanged(again)
 
 
-def test_what_is_not_there_or_on_its_way_out_is_not_deployed_again() -> None:
+def test_a_missing_or_deleted_workload_is_not_redeployed() -> None:
     with pytest.raises(NotFoundError):
         redeploy(None, WEB, now=LATER)
     with pytest.raises(RefusedError, match="being deleted"):

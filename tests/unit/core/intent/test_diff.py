@@ -9,7 +9,7 @@ from persys.model.workload import Desired
 WITH_DATA = ContainerSpec("nginx", managed_volumes=(ManagedVolume("data", "/data"),))
 
 
-def test_a_field_is_named_by_its_path_with_what_was_and_what_comes() -> None:
+def test_a_changed_field_is_shown_with_its_path_and_both_values() -> None:
     before = {"container": {"image": "a:1", "env": {"OLD": "x"}}, "resources": {"memory_mb": "64"}}
     after = {"container": {"image": "a:2", "env": {"NEW": "y"}}, "resources": {"memory_mb": "64"}}
 
@@ -20,7 +20,7 @@ def test_a_field_is_named_by_its_path_with_what_was_and_what_comes() -> None:
     )
 
 
-def test_lists_of_parts_are_compared_part_by_part_and_lists_of_words_as_one() -> None:
+def test_lists_of_objects_are_compared_item_by_item_and_lists_of_strings_as_one_value() -> None:
     before = {"ports": [{"host_port": "80"}], "command": ["sh", "-c"]}
     after = {"ports": [{"host_port": "81"}, {"host_port": "90"}], "command": ["sh"]}
 
@@ -37,7 +37,7 @@ def test_a_key_with_a_dot_is_one_step_of_the_path() -> None:
     )
 
 
-def test_an_action_has_the_word_of_what_a_user_does() -> None:
+def test_an_action_has_the_verb_of_the_user_command() -> None:
     old = a_workload()
 
     assert action_of(None, old) == "create"
@@ -61,7 +61,7 @@ def test_a_new_revision_on_the_same_node_recreates_the_copy() -> None:
     assert displacements == ("the copy on n1 is stopped and recreated",)
 
 
-def test_what_did_not_run_displaces_nothing() -> None:
+def test_a_workload_that_did_not_run_displaces_nothing() -> None:
     stopped = a_workload(desired=Desired.STOPPED)
 
     assert displaced(None, None, a_workload(), a_decision("n1")) == ()
@@ -83,7 +83,7 @@ def test_a_move_leaves_the_old_node_and_the_data_of_the_old_spec() -> None:
     )
 
 
-def test_what_must_wait_lets_the_old_copy_go_on() -> None:
+def test_the_old_copy_runs_while_the_new_revision_is_pending() -> None:
     displacements = displaced(
         a_workload(), an_assignment("n1"), a_workload(revision="r2"), a_decision("n1", waits=True)
     )

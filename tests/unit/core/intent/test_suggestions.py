@@ -30,7 +30,7 @@ def test_a_desired_state_is_set_as_a_user_would() -> None:
     assert applied(suggestion, outcome) == "set_desired_state=stopped"
 
 
-def test_what_is_so_already_changes_nothing_and_says_so() -> None:
+def test_a_suggestion_that_is_already_met_changes_nothing() -> None:
     suggestion = a_suggestion()
 
     outcome = evaluate(suggestion, Desired.RUNNING, a_workload(), now=LATER)
@@ -56,14 +56,14 @@ def test_a_retry_keeps_the_intent_as_it_is() -> None:
     assert outcome == Accepted(workload, EventKind.WORKLOAD_RETRY_ASKED)
 
 
-def test_there_is_nothing_to_retry_of_what_is_being_deleted() -> None:
+def test_a_workload_that_is_being_deleted_cannot_be_retried() -> None:
     to_delete = a_workload(desired=Desired.DELETED)
 
     with pytest.raises(RefusedError, match="is being deleted"):
         evaluate(a_suggestion(SuggestedAction.RETRY_WORKLOAD), None, to_delete, now=NOON)
 
 
-def test_replicas_are_refused_with_what_to_do_instead() -> None:
+def test_a_scale_suggestion_is_refused_with_an_alternative() -> None:
     with pytest.raises(InvalidError, match="apply one more workload") as refused:
         evaluate(a_suggestion(SuggestedAction.SCALE_REPLICAS), None, a_workload(), now=NOON)
 
@@ -78,7 +78,9 @@ def test_replicas_are_refused_with_what_to_do_instead() -> None:
         (a_suggestion(), "desired_state"),
     ],
 )
-def test_what_is_missing_is_named(suggestion: Suggestion, field: str) -> None:
+def test_an_invalid_suggestion_is_refused_with_its_field(
+    suggestion: Suggestion, field: str
+) -> None:
     with pytest.raises(InvalidError) as refused:
         evaluate(suggestion, None, a_workload(), now=NOON)
 
@@ -104,7 +106,7 @@ def test_a_reason_does_not_make_a_suggestion_different() -> None:
     st.none() | st.sampled_from(Desired),
     st.sampled_from(Desired),
 )
-def test_a_suggestion_changes_at_most_what_is_desired(
+def test_a_suggestion_changes_only_the_desired_state(
     action: SuggestedAction | None, desired: Desired | None, now_desired: Desired
 ) -> None:
     before = a_workload(desired=now_desired)

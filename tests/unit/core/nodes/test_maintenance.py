@@ -20,7 +20,7 @@ def test_a_cordoned_node_is_ready_and_closed() -> None:
     assert nodes.closed_because(cordoned) == "cordoned"
 
 
-def test_a_drain_has_its_deadline_and_says_draining() -> None:
+def test_a_drain_has_a_deadline_and_state_draining() -> None:
     drained = nodes.drain(NODE, deadline=timedelta(minutes=5), now=NOON)
 
     assert drained.drain is not None
@@ -36,19 +36,19 @@ def test_uncordon_ends_a_drain_too() -> None:
     assert opened.status is NodeStatus.READY
 
 
-def test_a_silent_node_stays_not_ready_whatever_is_said_of_it() -> None:
+def test_a_node_without_heartbeats_stays_not_ready() -> None:
     silent = replace(NODE, status=NodeStatus.NOT_READY)
 
     assert nodes.drain(silent, deadline=None, now=NOON).status is NodeStatus.NOT_READY
     assert nodes.confirm_dead(silent, now=NOON).confirmed_dead
 
 
-def test_a_node_that_speaks_is_not_dead() -> None:
+def test_a_node_that_sends_heartbeats_is_not_confirmed_dead() -> None:
     with pytest.raises(RefusedError, match="only a NotReady node"):
         nodes.confirm_dead(NODE, now=NOON)
 
 
-def test_a_tainted_node_is_open_and_says_its_taints() -> None:
+def test_a_tainted_node_is_schedulable_and_shows_its_taints() -> None:
     tainted = nodes.taint(NODE, frozenset({"gpu", "team=ml"}), now=NOON)
 
     assert nodes.closed_because(tainted) == ""

@@ -39,7 +39,7 @@ def test_a_removal_is_remembered_until_no_certificate_from_before_can_be_valid()
     assert timedelta(days=90) < REMEMBERED
 
 
-def test_only_so_many_old_removals_are_forgotten_at_once() -> None:
+def test_a_limited_number_of_old_removals_is_deleted_at_once() -> None:
     many = [RemovedNode(NodeId(f"n{number:03}"), NOW) for number in range(1_000)]
     known = removals(*many)
 
@@ -63,7 +63,7 @@ def test_a_node_that_is_removed_again_is_remembered_from_the_last_time() -> None
     assert known.get(GONE.node_id) == again
 
 
-def test_a_removal_whose_record_cannot_be_read_is_not_forgotten() -> None:
+def test_an_unreadable_removal_record_is_not_deleted() -> None:
     known = removals(GONE)
 
     assert known.take_outdated(LATER, held=lambda node_id: node_id == GONE.node_id) == []
@@ -109,7 +109,7 @@ def test_a_node_with_many_records_is_marked_before_any_of_them_is_deleted() -> N
     assert step.node.status_reason == "being removed with 1000 records"
 
 
-def test_a_removal_deletes_a_bounded_part_at_a_time_until_the_node_goes_with_the_last() -> None:
+def test_a_node_removal_deletes_records_in_bounded_batches_and_the_node_last() -> None:
     left = [f"/tombstones/n1/w{number}" for number in range(1_000)]
     steps = 0
 

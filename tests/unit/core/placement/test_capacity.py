@@ -30,7 +30,7 @@ def test_the_scarcest_resource_ends_the_room() -> None:
     assert capacity_of(slot, needs(100, 4000)) == NodeCapacity(N1, 2, "short of memory")
 
 
-def test_a_host_port_or_a_group_kept_apart_goes_once_per_node() -> None:
+def test_a_host_port_or_required_anti_affinity_fits_once_per_node() -> None:
     slot = a_cluster(1000).slots[N1]
     apart = Requirements(Resources(10), rules=Rules(group="shop", apart=True))
 
@@ -38,7 +38,7 @@ def test_a_host_port_or_a_group_kept_apart_goes_once_per_node() -> None:
     assert capacity_of(slot, apart) == NodeCapacity(N1, 1, "with another of group shop")
 
 
-def test_what_needs_nothing_fits_without_limit() -> None:
+def test_a_workload_without_requests_fits_without_limit() -> None:
     node_index = a_cluster(1000, 1000)
     capacities = [capacity_of(slot, needs()) for slot in node_index.slots.values()]
 

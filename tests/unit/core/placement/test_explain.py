@@ -35,7 +35,7 @@ def test_a_closed_node_would_have_to_open(closed: str, change: str) -> None:
     assert a_change(node_index, needs()) == change
 
 
-def test_all_that_stands_in_the_way_is_told_and_not_only_the_first() -> None:
+def test_an_explanation_lists_every_obstacle() -> None:
     node_index = NodeIndex()
     add_node(node_index, "n1", cpu=1000, memory=512, closed="cordoned")
 
@@ -67,7 +67,7 @@ def test_the_holder_of_a_project_name_is_named() -> None:
     assert change == "free Compose project shop on n1, used by workload web"
 
 
-def test_what_no_change_on_the_node_can_give_is_asked_of_another() -> None:
+def test_a_requirement_that_a_node_cannot_meet_suggests_another_node() -> None:
     node_index = NodeIndex()
     add_node(node_index, "n1", cpu=1000, closed="cordoned")
 
@@ -112,7 +112,7 @@ def test_changes_come_the_least_first_and_the_same_one_once() -> None:
     )
 
 
-def test_the_nearest_misses_are_told_and_all_are_counted() -> None:
+def test_the_closest_rejections_are_listed_and_all_are_counted() -> None:
     node_index = NodeIndex()
     for number in range(100):
         add_node(node_index, f"n{number:03}", cpu=1000 + number)

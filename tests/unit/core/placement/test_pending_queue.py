@@ -129,7 +129,7 @@ def test_a_node_that_was_not_chosen_is_not_offered_again(node_index: NodeIndex) 
     assert waiting.after_decision(WorkloadId("a"), node_index.slots) == []
 
 
-def test_what_holds_data_waits_for_its_own_node() -> None:
+def test_a_workload_with_data_waits_for_its_node() -> None:
     situation = a_situation(a_workload(spec=DATABASE), assignment=an_assignment())
     wait = pending_entry(situation, NOON)
 
@@ -137,12 +137,12 @@ def test_what_holds_data_waits_for_its_own_node() -> None:
     assert not wait.anywhere
 
 
-def test_what_can_move_waits_for_any_node() -> None:
+def test_a_movable_workload_waits_for_any_node() -> None:
     assert pending_entry(a_situation(assignment=an_assignment()), NOON).anywhere
     assert pending_entry(a_situation(), NOON) == PendingEntry(needs(100, 128))
 
 
-def test_what_has_a_copy_with_its_data_waits_for_that_node() -> None:
+def test_a_workload_with_a_data_copy_waits_for_the_node_of_the_copy() -> None:
     situation = a_situation(a_workload(spec=DATABASE))
     bare = pending_entry(situation, NOON)
     assert (bare.homes, bare.anywhere) == (frozenset(), True)
@@ -162,7 +162,7 @@ def test_a_workload_that_waits_for_a_node_is_woken_by_any_change_there(
     assert waiting.candidates_for(node_index.slots[N2]) == ["db"]
 
 
-def test_what_must_leave_a_node_is_not_named_for_room_there() -> None:
+def test_a_workload_leaving_a_node_is_not_offered_its_capacity() -> None:
     leaving = pending_entry(a_situation(assignment=an_assignment(), draining=True), NOON)
 
     assert (leaving.homes, leaving.anywhere) == (frozenset(), True)

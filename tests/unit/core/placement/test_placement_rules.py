@@ -70,7 +70,7 @@ def refusal(node_index: NodeIndex, **rules: object) -> str:
         ("gpu=old", ("*",), True),
     ],
 )
-def test_a_taint_keeps_away_what_does_not_tolerate_it(
+def test_a_taint_excludes_workloads_without_a_toleration(
     taint: str, tolerations: tuple[str, ...], fits: bool, node_index: NodeIndex
 ) -> None:
     add(node_index, "n1", taint)
@@ -88,7 +88,7 @@ def test_every_taint_must_be_tolerated(node_index: NodeIndex) -> None:
     assert refusal(node_index, tolerations=("gpu",)) == "1 node with taint team=ml"
 
 
-def test_neither_a_taint_nor_a_cordon_drives_out_what_is_there(node_index: NodeIndex) -> None:
+def test_a_taint_or_cordon_does_not_evict_running_workloads(node_index: NodeIndex) -> None:
     add(node_index, "n1", "gpu", closed="cordoned")
 
     assert reject_resident(node_index.slots[N1], needing()) is None
@@ -118,7 +118,7 @@ def test_no_two_of_a_group_that_must_be_apart_share_a_node(node_index: NodeIndex
     assert chosen(node_index, group="web", apart=True) == "n1"
 
 
-def test_one_that_must_be_apart_is_not_joined_by_one_that_need_not(node_index: NodeIndex) -> None:
+def test_required_anti_affinity_also_excludes_members_with_preferred(node_index: NodeIndex) -> None:
     add(node_index, "n1")
     hold(node_index, "a", "n1", Rules(group="db", apart=True))
 
@@ -189,7 +189,7 @@ def test_a_workload_may_differ_from_the_strategy_of_its_cluster() -> None:
     assert chosen(node_index, strategy=Strategy.SPREAD) == "n2"
 
 
-def test_the_score_is_told_part_by_part(node_index: NodeIndex) -> None:
+def test_the_score_is_explained_part_by_part(node_index: NodeIndex) -> None:
     add(node_index, "n1", zone="a")
     add(node_index, "n2", zone="a")
     hold(node_index, "a", "n1", Rules(group="web"))
@@ -208,7 +208,7 @@ def test_the_score_is_told_part_by_part(node_index: NodeIndex) -> None:
     ]
 
 
-def test_what_is_tried_in_a_copy_leaves_the_real_room_alone(node_index: NodeIndex) -> None:
+def test_placement_in_a_copied_index_does_not_change_the_original(node_index: NodeIndex) -> None:
     add(node_index, "n1", zone="a")
     clone = node_index.copy()
     hold(clone, "a", "n1", Rules(group="web", apart=True))

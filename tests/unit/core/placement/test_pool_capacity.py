@@ -56,7 +56,7 @@ def test_a_node_with_one_room_keeps_no_pools() -> None:
     assert accounts() is None
 
 
-def test_the_pool_that_is_full_is_named_with_what_it_lacks(node_index: NodeIndex) -> None:
+def test_a_full_pool_is_named_with_the_missing_capacity(node_index: NodeIndex) -> None:
     hold(node_index, "db", a_need(fast=30))
 
     unplaceable = place(a_need(fast=15, rest=5), node_index)
@@ -77,7 +77,7 @@ def test_disks_that_name_no_pool_are_where_the_node_keeps_them(node_index: NodeI
     assert (rejection.pool, rejection.missing) == ("local", 10)
 
 
-def test_what_is_given_back_is_there_again(node_index: NodeIndex) -> None:
+def test_released_pool_capacity_is_available_again(node_index: NodeIndex) -> None:
     hold(node_index, "db", a_need(fast=40))
     hold(node_index, "db", a_need(fast=10))
     assert reject(node_index.slots[N1], a_need(fast=30)) is None
@@ -87,7 +87,7 @@ def test_what_is_given_back_is_there_again(node_index: NodeIndex) -> None:
     assert free_gb(node_index) == {"local": 100, "fast": 40}
 
 
-def test_a_node_that_tells_of_another_pool_keeps_what_is_reserved(node_index: NodeIndex) -> None:
+def test_a_node_that_reports_another_pool_keeps_its_reservations(node_index: NodeIndex) -> None:
     hold(node_index, "db", a_need(fast=30))
     larger = StoragePool("fast", "local", 80)
 
@@ -101,7 +101,7 @@ def test_a_node_that_tells_of_another_pool_keeps_what_is_reserved(node_index: No
     assert free_gb(node_index) == {"local": 100, "fast": 50}
 
 
-def test_what_is_tried_out_on_a_copy_is_not_held(node_index: NodeIndex) -> None:
+def test_a_pool_reservation_in_a_copy_does_not_change_the_original(node_index: NodeIndex) -> None:
     clone = node_index.copy()
 
     hold(clone, "db", a_need(fast=40))
@@ -110,7 +110,7 @@ def test_what_is_tried_out_on_a_copy_is_not_held(node_index: NodeIndex) -> None:
     assert reject(node_index.slots[N1], a_need(fast=40)) is None
 
 
-def test_the_search_through_all_nodes_knows_pools(node_index: NodeIndex) -> None:
+def test_the_array_search_considers_pools(node_index: NodeIndex) -> None:
     for number in range(40):
         add_node(node_index, f"x{number:02}", cpu=50, traits=())
     hold(node_index, "db", a_need(fast=30))

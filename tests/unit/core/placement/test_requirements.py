@@ -82,7 +82,9 @@ def test_every_type_needs_its_runtime_and_a_plain_one_nothing_else(spec: Spec, t
     ],
     ids=str,
 )
-def test_what_a_plain_agent_would_not_honour_is_a_trait(spec: Spec, trait: str) -> None:
+def test_a_field_that_a_third_party_agent_ignores_is_a_required_trait(
+    spec: Spec, trait: str
+) -> None:
     assert trait in requirements_of(a_workload(spec=spec)).traits
 
 
@@ -104,9 +106,7 @@ def test_a_stack_with_a_project_name_has_it_alone_on_a_node_that_honours_it() ->
 
 
 @pytest.mark.parametrize(("said_gb", "needed_gb"), [(0, 30), (10, 30), (30, 30), (50, 50)])
-def test_volumes_count_only_beyond_the_disk_that_was_asked_for(
-    said_gb: int, needed_gb: int
-) -> None:
+def test_volumes_count_only_beyond_the_requested_disk(said_gb: int, needed_gb: int) -> None:
     spec = VMSpec(
         1, 512, disks=(Disk(size_gb=10),), managed_volumes=(ManagedVolume("d", size_gb=20),)
     )
@@ -127,7 +127,7 @@ def test_a_node_has_the_traits_it_registered_with() -> None:
     assert traits_of(capabilities) == {"type:container", "driver:local", "feature:privileged"}
 
 
-def test_a_node_gives_all_but_what_it_holds_back() -> None:
+def test_allocatable_is_the_capacity_minus_the_system_reserve() -> None:
     capabilities = Capabilities(
         4000,
         8192,
@@ -150,7 +150,9 @@ def test_a_node_gives_all_but_what_it_holds_back() -> None:
     ],
     ids=str,
 )
-def test_a_workload_with_data_of_its_own_is_told_from_one_without(spec: Spec, holds: bool) -> None:
+def test_a_workload_with_its_own_data_is_distinguished_from_one_without(
+    spec: Spec, holds: bool
+) -> None:
     assert holds_data(a_workload(spec=spec)) is holds
 
 

@@ -98,7 +98,7 @@ def test_a_node_without_a_needed_trait_is_refused_by_its_name(node_index: NodeIn
         ("feature:privileged", "feature privileged"),
     ],
 )
-def test_a_trait_is_said_as_people_say_it(trait: str, words: str) -> None:
+def test_a_trait_is_described_in_plain_terms(trait: str, words: str) -> None:
     assert described(trait) == words
 
 
@@ -143,7 +143,7 @@ def test_a_host_port_is_free_again_when_it_was_given_back(node_index: NodeIndex)
         (0, 0, 101, False),
     ],
 )
-def test_a_node_takes_exactly_what_it_has(
+def test_a_node_can_be_filled_exactly(
     node_index: NodeIndex, cpu: int, memory: int, disk: int, fits: bool
 ) -> None:
     add_node(node_index, "n1")
@@ -171,7 +171,7 @@ def test_refusals_are_counted_the_most_frequent_first(node_index: NodeIndex) -> 
         ((0, 0, 101), "2 nodes short of disk (needs 101 GB, n2 lacks 1 GB)"),
     ],
 )
-def test_the_nearest_miss_is_named_with_what_it_lacks(
+def test_the_closest_rejection_is_named_with_the_missing_amount(
     node_index: NodeIndex, amounts: tuple[int, int, int], text: str
 ) -> None:
     add_node(node_index, "n1", cpu=100, memory=100, disk=10)
@@ -192,7 +192,7 @@ def test_every_node_has_its_rejection(node_index: NodeIndex) -> None:
     }
 
 
-def test_a_choice_says_how_empty_the_node_was(node_index: NodeIndex) -> None:
+def test_a_placement_shows_the_utilisation_of_the_node(node_index: NodeIndex) -> None:
     add_node(node_index, "n1")
     hold(node_index, "a", "n1", cpu=1000)
     placed = place(needs(), node_index)
@@ -232,7 +232,7 @@ def test_a_node_that_registers_again_keeps_its_reservations(node_index: NodeInde
     assert set(slot.ports) == {SSH}
 
 
-def test_a_node_that_goes_and_returns_has_its_reservations_again(node_index: NodeIndex) -> None:
+def test_a_returning_node_has_its_reservations_again(node_index: NodeIndex) -> None:
     add_node(node_index, "n1")
     hold(node_index, "a", "n1", 1000, 0, SSH)
     node_index.remove_node(N1)
@@ -243,7 +243,7 @@ def test_a_node_that_goes_and_returns_has_its_reservations_again(node_index: Nod
     assert node_index.slots[N1].count == 1
 
 
-def test_room_taken_and_given_back_while_the_node_is_away_is_right_when_it_returns(
+def test_reservations_changed_while_a_node_is_removed_are_correct_when_it_returns(
     node_index: NodeIndex,
 ) -> None:
     add_node(node_index, "n1")
@@ -281,7 +281,7 @@ def test_a_node_behind_many_full_ones_is_found(node_index: NodeIndex) -> None:
     assert chosen(node_index, 1000) == "big"
 
 
-def test_a_trait_beyond_the_number_of_bits_is_still_told_apart(node_index: NodeIndex) -> None:
+def test_a_trait_beyond_the_bit_mask_is_still_distinguished(node_index: NodeIndex) -> None:
     """The arrays distinguish 63 traits; the filter checks the others."""
     for number in range(80):
         add_node(node_index, f"n{number:02}", traits={f"driver:d{number:02}"})
@@ -294,7 +294,7 @@ def test_a_trait_beyond_the_number_of_bits_is_still_told_apart(node_index: NodeI
     assert isinstance(place(needs(traits={"driver:d80"}), node_index), Unplaceable)
 
 
-def test_all_that_a_node_holds_can_be_given_back_at_once(node_index: NodeIndex) -> None:
+def test_all_reservations_of_a_node_can_be_released_at_once(node_index: NodeIndex) -> None:
     add_node(node_index, "n1")
     hold(node_index, "a", "n1", cpu=1000)
     hold(node_index, "b", "n1", cpu=1000)

@@ -56,7 +56,7 @@ def test_a_history_never_outgrows_its_record(numbers: list[int], length: int) ->
         assert len(observation.action.error) <= TEXT_LENGTH_MAX
 
 
-def test_the_newest_task_is_told_with_its_error() -> None:
+def test_the_newest_task_is_shown_with_its_error() -> None:
     actions = [
         an_action("apply-web-1"),
         an_action("apply-web-2", created_at=after(1), state=ActionState.FAILED, error="disk full"),
@@ -67,7 +67,7 @@ def test_the_newest_task_is_told_with_its_error() -> None:
     )
 
 
-def test_a_node_that_says_nothing_is_told_too() -> None:
+def test_a_timeout_without_a_task_is_described() -> None:
     assert "has no task" in describe_timeout("late", [], "")
     assert describe_timeout("late", [], "no such call").endswith(
         "cannot list the tasks of its node: no such call"

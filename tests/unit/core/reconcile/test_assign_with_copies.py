@@ -55,14 +55,14 @@ def test_a_stopped_one_is_bound_where_its_copy_is() -> None:
     assert decision.assignment.node_id == N2
 
 
-def test_without_data_it_goes_elsewhere_when_it_does_not_fit_beside_its_copy() -> None:
+def test_a_workload_without_data_moves_if_it_does_not_fit_next_to_its_old_copy() -> None:
     assignment = decided(STATELESS, Copy(N2, 7), full=True).assignment
 
     assert assignment is not None
     assert (assignment.node_id, assignment.epoch) == (N1, 40)
 
 
-def test_with_data_it_waits_for_room_where_its_copy_is_and_says_so() -> None:
+def test_a_workload_with_data_waits_for_capacity_on_the_node_of_its_copy() -> None:
     decision = decided(WITH_DATA, Copy(N2, 7), full=True)
 
     assert decision.assignment is None
@@ -106,7 +106,7 @@ def test_with_data_it_waits_for_a_lost_node_that_may_still_run_its_old_copy() ->
     assert decision.wake_at == after(60)
 
 
-def test_with_data_it_starts_elsewhere_when_its_old_copy_cannot_live() -> None:
+def test_a_workload_with_data_moves_if_its_old_copy_cannot_run() -> None:
     decision = decided(WITH_DATA, Copy(N2, 7, being_removed=True, lost=True, may_run=False))
 
     assert decision.assignment is not None
@@ -120,7 +120,7 @@ def test_without_data_an_old_copy_on_a_lost_node_does_not_hold_it_up() -> None:
 
 
 @either
-def test_what_a_node_turned_away_goes_elsewhere_with_data_only_when_the_node_cannot_start_it(
+def test_a_refused_workload_moves_and_with_data_only_if_the_node_cannot_start_it(
     workload: Workload,
 ) -> None:
     """An order without a response may still be in flight to that node."""
@@ -176,7 +176,7 @@ def test_each_copy_is_described_with_the_command_that_resolves_it() -> None:
     assert lines[3].endswith("`persysctl node confirm-dead n2`")
 
 
-def test_only_so_many_copies_are_described() -> None:
+def test_a_limited_number_of_copies_is_described() -> None:
     lines = describe_copies(WITH_DATA.id, [Copy(N1, number) for number in range(50)])
 
     assert (len(lines), lines[-1]) == (21, "and 30 more")

@@ -67,7 +67,7 @@ def kept(decision: Decision) -> Assignment:
     return decision.assignment
 
 
-def test_rules_that_its_node_meets_are_noted_and_nothing_is_applied_again() -> None:
+def test_rules_that_its_node_meets_are_recorded_without_a_new_apply() -> None:
     decision = decided(running(IN_A))
 
     assert kept(decision) == an_assignment(rules=IN_A)
@@ -91,7 +91,7 @@ def test_a_workload_that_violates_its_rules_moves_with_a_tombstone() -> None:
     assert decision.tombstone.assignment == ON_N1
 
 
-def test_what_can_go_nowhere_else_runs_on_and_says_so() -> None:
+def test_a_workload_that_fits_on_no_other_node_keeps_running_as_misplaced() -> None:
     decision = decided(running(IN_B), zone_of_n2="c")
 
     assert kept(decision) == ON_N1
@@ -106,7 +106,7 @@ def test_what_can_go_nowhere_else_runs_on_and_says_so() -> None:
     )
 
 
-def test_what_holds_data_runs_on_where_it_is_and_says_so_once() -> None:
+def test_a_workload_with_data_keeps_running_as_misplaced_and_records_it_once() -> None:
     first = decided(running(IN_B, spec=DATABASE))
 
     assert kept(first) == ON_N1
@@ -129,7 +129,7 @@ def test_it_is_no_longer_misplaced_when_its_rules_allow_it_again() -> None:
     assert not decision.waits_for_capacity
 
 
-def test_what_moves_keeps_no_distance_from_itself() -> None:
+def test_a_moving_workload_has_no_anti_affinity_with_its_old_copy() -> None:
     """Its own old copy does not move it to the other zone, which has a member of its group."""
     group = Rules(group="web", spread_over=("zone",))
     node_index = NodeIndex()

@@ -8,7 +8,7 @@ from persys.model.status import Actual, Failure, FailureReason, Observation, Sta
 from persys.model.workload import Desired
 
 
-def test_what_runs_as_recorded_confirms_it() -> None:
+def test_an_observation_equal_to_the_record_confirms_it() -> None:
     assert confirms_status(an_observation(), a_status(), a_workload(), an_assignment())
 
 
@@ -22,7 +22,7 @@ def test_what_runs_as_recorded_confirms_it() -> None:
         an_observation(failure=Failure(FailureReason.RUNTIME_ERROR, "it broke")),
     ],
 )
-def test_what_differs_confirms_nothing(seen: Observation) -> None:
+def test_a_different_observation_confirms_nothing(seen: Observation) -> None:
     assert not confirms_status(seen, a_status(), a_workload(), an_assignment())
 
 

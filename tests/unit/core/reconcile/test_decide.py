@@ -67,7 +67,7 @@ def test_an_unassigned_workload_that_fits_is_assigned_and_sent() -> None:
     )
 
 
-def test_an_unassigned_workload_that_fits_nowhere_waits_and_says_why() -> None:
+def test_an_unplaceable_workload_is_pending_with_its_reason() -> None:
     decision = decided(a_situation(a_workload(resources=Resources(5000))))
 
     assert decision.assignment is None
@@ -93,7 +93,7 @@ def test_a_workload_created_stopped_gets_no_node() -> None:
     )
 
 
-def test_a_stopped_workload_without_a_node_is_as_it_is_wanted() -> None:
+def test_a_stopped_workload_without_a_node_has_converged() -> None:
     workload = a_workload(desired=Desired.STOPPED)
     decision = decided(a_situation(workload))
 
@@ -118,7 +118,7 @@ def test_each_new_assignment_has_a_higher_epoch_than_any_before() -> None:
         (Desired.STOPPED, Actual.STOPPED, Status.STOPPED),
     ],
 )
-def test_what_is_as_it_is_wanted_is_settled(
+def test_a_workload_in_its_desired_state_has_converged(
     desired: Desired, actual: Actual, status: Status
 ) -> None:
     decision = decided(
@@ -138,7 +138,7 @@ def test_what_is_as_it_is_wanted_is_settled(
     assert (decision.effects, decision.wake_at) == ((), None)
 
 
-def test_an_agent_that_echoes_neither_revision_nor_epoch_is_taken_at_its_word() -> None:
+def test_a_report_without_revision_and_epoch_is_accepted() -> None:
     seen = an_observation(revision="", epoch=0)
     decision = decided(a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=seen))
 
@@ -151,7 +151,7 @@ def test_an_agent_that_echoes_neither_revision_nor_epoch_is_taken_at_its_word() 
     [an_observation(revision="r0"), an_observation(epoch=9), an_observation(node_id="n2")],
     ids=["an older revision", "another assignment", "another node"],
 )
-def test_what_is_said_of_something_else_is_not_convergence(seen: Observation) -> None:
+def test_a_report_of_another_revision_is_not_convergence(seen: Observation) -> None:
     decision = decided(a_situation(assignment=ON_N1, observation=seen))
 
     assert decision.workload_status is not None
@@ -200,7 +200,7 @@ def test_any_other_end_of_a_container_is_not_completion(restart: str, exit_code:
 # ---- sending and waiting
 
 
-def test_what_was_not_sent_is_sent() -> None:
+def test_an_order_that_was_not_sent_is_sent() -> None:
     decision = decided(a_situation(assignment=ON_N1, workload_status=a_status(Status.PENDING)))
 
     assert decision.effects == (Apply(N1, a_workload(), 1),)
@@ -260,7 +260,7 @@ def test_an_agent_that_reports_is_waited_for_until_the_deadline() -> None:
     assert (decision.effects, decision.wake_at) == ((), NOON + POLICY.apply_deadline)
 
 
-def test_an_agent_that_does_not_report_is_asked_every_interval() -> None:
+def test_an_agent_that_does_not_report_is_polled_every_interval() -> None:
     situation = a_situation(assignment=ON_N1, dispatch=a_dispatch())
     too_soon, in_time = decided(situation, now=after(0.5)), decided(situation, now=after(1))
 
@@ -268,7 +268,7 @@ def test_an_agent_that_does_not_report_is_asked_every_interval() -> None:
     assert (in_time.effects, in_time.wake_at) == ((PollStatus(N1, a_workload().id),), after(2))
 
 
-def test_a_question_answered_is_asked_again_an_interval_later() -> None:
+def test_an_answered_poll_is_repeated_after_an_interval() -> None:
     situation = a_situation(
         assignment=ON_N1,
         dispatch=replace(a_dispatch(), polled_at=after(10)),
@@ -363,7 +363,7 @@ def test_a_node_that_reports_changes_loses_no_order() -> None:
     assert decision.effects == ()
 
 
-def test_an_agent_that_gave_no_answer_is_tried_again_when_the_time_comes() -> None:
+def test_an_agent_that_did_not_respond_is_retried_when_due() -> None:
     silent = a_dispatch(resend_at=after(4), problem="connection refused")
     situation = a_situation(assignment=ON_N1, dispatch=silent)
     waiting, again = decided(situation, now=after(3)), decided(situation, now=after(4))
@@ -376,7 +376,7 @@ def test_an_agent_that_gave_no_answer_is_tried_again_when_the_time_comes() -> No
     assert again.retry is None
 
 
-def test_what_an_agent_cannot_tell_is_shown_as_unknown() -> None:
+def test_an_unknown_actual_state_is_shown_as_unknown() -> None:
     seen = an_observation(Actual.UNKNOWN, message="docker is not responding", seen_at=after(1))
     decision = decided(
         a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=seen), now=after(1)
@@ -424,7 +424,7 @@ def test_a_node_that_cannot_tell_still_gets_a_new_order() -> None:
 
 
 @pytest.mark.parametrize("actual", [Actual.ABSENT, Actual.UNKNOWN], ids=str)
-def test_what_was_settled_and_no_longer_is_gets_a_while_to_heal_then_is_sent_again(
+def test_a_workload_that_diverges_gets_a_grace_period_and_then_a_new_order(
     actual: Actual,
 ) -> None:
     workload_status = a_status(Status.RUNNING)
@@ -442,7 +442,7 @@ def test_what_was_settled_and_no_longer_is_gets_a_while_to_heal_then_is_sent_aga
     assert [type(effect) for effect in late.effects] == [Apply]
 
 
-def test_another_state_on_the_node_is_shown_at_once_and_remedied_after_a_while() -> None:
+def test_a_different_actual_state_is_shown_immediately_and_corrected_after_a_grace_period() -> None:
     seen = an_observation(Actual.STOPPED)
     situation = a_situation(
         assignment=ON_N1,
@@ -501,7 +501,7 @@ def test_a_workload_on_a_silent_node_is_unknown_and_nothing_is_sent() -> None:
     assert (decision.assignment, decision.effects) == (ON_N1, ())
 
 
-def test_a_workload_is_what_it_was_when_its_node_speaks_again() -> None:
+def test_a_workload_has_its_former_status_when_heartbeats_resume() -> None:
     unknown = a_status(
         Status.UNKNOWN, code="NodeNotReady", message="node n1 is not sending heartbeats"
     )
@@ -521,7 +521,7 @@ def test_a_vm_has_longer_than_a_container() -> None:
     assert decided(situation, now=after(60)).wake_at == NOON + POLICY.vm_apply_deadline
 
 
-def test_a_workload_that_its_node_cannot_run_is_placed_elsewhere() -> None:
+def test_a_workload_that_its_node_cannot_run_is_rescheduled() -> None:
     node_index = two_nodes()
     add_node(node_index, "n1", traits=())
     refused = an_observation(Actual.FAILED, failure=a_failure(code="RuntimeNotAvailable"))

@@ -42,7 +42,7 @@ def decided(situation: Situation, *, now: datetime = NOON) -> Decision:
     return decide(situation, rooms_of(node_index), POLICY, now=now, roll=0.5)
 
 
-def test_what_has_no_node_is_forgotten_at_once() -> None:
+def test_a_deleted_workload_without_a_node_is_removed_immediately() -> None:
     assert decided(a_situation(LEAVING)) == Decision(
         None, None, None, forget=True, rule="delete-unassigned"
     )
@@ -57,7 +57,7 @@ def test_a_copy_that_may_exist_is_removed_first() -> None:
     assert decision.workload_status.status is Status.DELETING
 
 
-def test_it_is_forgotten_when_the_node_says_that_it_is_gone() -> None:
+def test_a_deleted_workload_is_removed_when_its_node_reports_absence() -> None:
     gone = an_observation(Actual.ABSENT, seen_at=after(1))
     decision = decided(a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, observation=gone))
 
@@ -81,7 +81,7 @@ def test_absence_proves_nothing_while_the_removal_is_in_flight() -> None:
 
 
 @pytest.mark.parametrize("actual", [Actual.UNKNOWN, Actual.PENDING, Actual.STOPPED], ids=str)
-def test_anything_but_absence_is_not_gone(actual: Actual) -> None:
+def test_only_an_absent_report_confirms_a_removal(actual: Actual) -> None:
     seen = an_observation(actual, seen_at=after(1))
     decision = decided(
         a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, observation=seen), now=after(2)
@@ -134,7 +134,7 @@ def test_a_removal_that_its_node_has_no_task_of_is_sent_again_once_after_the_gra
     assert Remove not in map(type, decided_with(1, after(10)).effects)
 
 
-def test_a_removal_that_gets_no_answer_says_so() -> None:
+def test_a_removal_without_a_response_shows_the_reason() -> None:
     unanswered = a_dispatch(desired=Desired.DELETED, resend_at=after(9), problem="refused")
 
     decision = decided(
@@ -157,7 +157,7 @@ def test_on_a_suspect_node_no_removal_is_overdue() -> None:
     assert (decision.effects, decision.retry) == ((), None)
 
 
-def test_a_removal_that_failed_says_so_and_goes_on() -> None:
+def test_a_failed_removal_shows_the_reason_and_continues() -> None:
     failed = an_observation(
         Actual.FAILED, failure=a_failure(), message="volume is busy", seen_at=after(1)
     )

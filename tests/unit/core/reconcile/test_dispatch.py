@@ -6,7 +6,7 @@ from builders import NOON, a_dispatch, after
 from persys.core.reconcile.dispatch import Dispatch, answered, unanswered
 
 
-def test_a_silent_node_is_tried_a_little_later_each_time_but_never_given_up() -> None:
+def test_an_unresponsive_node_is_retried_with_back_off_and_never_given_up() -> None:
     dispatch, delays = a_dispatch(answered=False), []
     for _ in range(200):
         dispatch = unanswered(dispatch, "no route to host", now=NOON)
@@ -26,7 +26,7 @@ def test_a_silent_node_is_tried_a_little_later_each_time_but_never_given_up() ->
     ],
     ids=["no answer yet", "answered", "got no answer"],
 )
-def test_it_is_in_flight_until_it_is_answered_or_known_not_to_be(
+def test_a_dispatch_is_in_flight_until_a_response_or_a_definite_failure(
     dispatch: Dispatch, in_flight: bool
 ) -> None:
     assert dispatch.in_flight is in_flight

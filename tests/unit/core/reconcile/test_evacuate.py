@@ -49,7 +49,7 @@ def lost(workload: Workload | None = None, *, confirmed_dead: bool = False) -> S
     )
 
 
-def test_a_lost_node_is_left_with_the_next_epoch_and_a_tombstone() -> None:
+def test_moving_from_a_lost_node_uses_the_next_epoch_and_writes_a_tombstone() -> None:
     decision = decided(lost(), "n2")
 
     assert decision.assignment is not None
@@ -59,7 +59,7 @@ def test_a_lost_node_is_left_with_the_next_epoch_and_a_tombstone() -> None:
     assert [type(effect) for effect in decision.effects] == [Apply]
 
 
-def test_without_room_elsewhere_it_stays_bound_and_waits() -> None:
+def test_without_other_capacity_it_stays_assigned_and_waits() -> None:
     decision = decided(lost())
 
     assert decision.assignment == ON_N1
@@ -68,7 +68,7 @@ def test_without_room_elsewhere_it_stays_bound_and_waits() -> None:
     assert decision.workload_status.code == "NodeLost"
 
 
-def test_what_holds_data_stays_bound_to_a_lost_node() -> None:
+def test_a_workload_with_data_stays_assigned_to_a_lost_node() -> None:
     decision = decided(lost(DATA), "n2")
 
     assert decision.assignment == ON_N1
@@ -76,7 +76,7 @@ def test_what_holds_data_stays_bound_to_a_lost_node() -> None:
     assert decision.effects == ()
 
 
-def test_what_holds_data_leaves_a_node_that_is_confirmed_dead() -> None:
+def test_a_workload_with_data_leaves_a_node_that_is_confirmed_dead() -> None:
     decision = decided(lost(DATA, confirmed_dead=True), "n2")
 
     assert decision.assignment is not None
@@ -98,7 +98,7 @@ def test_a_finished_job_leaves_and_does_not_run_again() -> None:
     assert (later.assignment, later.effects, later.workload_status) == (None, (), workload_status)
 
 
-def test_what_is_stopped_leaves_a_draining_node_and_needs_no_other() -> None:
+def test_a_stopped_workload_leaves_a_draining_node_without_a_new_one() -> None:
     stopped = a_workload(desired=Desired.STOPPED)
     decision = decided(
         a_situation(stopped, assignment=ON_N1, phase=Phase.ALIVE, draining=True), "n2"
@@ -108,7 +108,7 @@ def test_what_is_stopped_leaves_a_draining_node_and_needs_no_other() -> None:
     assert decision.tombstone is not None
 
 
-def test_what_fits_nowhere_else_goes_on_running_on_a_draining_node() -> None:
+def test_a_workload_that_fits_on_no_other_node_keeps_running_on_a_draining_node() -> None:
     decision = decided(
         a_situation(
             assignment=ON_N1,
@@ -151,7 +151,7 @@ def unanswered_order() -> Situation:
     )
 
 
-def test_what_its_node_never_took_goes_to_another_one() -> None:
+def test_a_workload_that_its_node_never_accepted_is_rescheduled() -> None:
     decision = decided(unanswered_order(), "n2")
 
     assert decision.assignment is not None
@@ -159,7 +159,7 @@ def test_what_its_node_never_took_goes_to_another_one() -> None:
     assert decision.tombstone is not None
 
 
-def test_what_its_node_never_took_stays_if_that_node_is_the_best_again() -> None:
+def test_a_workload_that_its_node_never_accepted_stays_if_that_node_is_still_best() -> None:
     decision = decided(unanswered_order(), "n1")
 
     assert decision.assignment == ON_N1

@@ -44,7 +44,7 @@ def status_of(decision: Decision) -> WorkloadStatus:
     return decision.workload_status
 
 
-def test_a_failure_is_counted_once_and_tried_again_when_the_time_comes() -> None:
+def test_a_failure_is_counted_once_and_retried_when_due() -> None:
     situation = a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=FAILED)
     first = decided(situation, now=after(1))
     again = decided(
@@ -93,7 +93,7 @@ def test_each_attempt_that_fails_is_counted_then_slow_ones_follow_without_end() 
     assert set(slow) == {timedelta(minutes=5)}
 
 
-def test_what_cannot_succeed_fails_at_once() -> None:
+def test_a_permanent_failure_is_not_retried() -> None:
     missing = a_failure(FailureReason.IMAGE_NOT_FOUND, "no such image")
     seen = an_observation(Actual.FAILED, failure=missing, seen_at=after(1))
     decision = decided(
@@ -108,7 +108,7 @@ def test_what_cannot_succeed_fails_at_once() -> None:
     )
 
 
-def test_a_failure_without_words_is_a_runtime_error() -> None:
+def test_a_failure_without_a_message_is_a_runtime_error() -> None:
     seen = an_observation(Actual.FAILED, message="exited")
     decision = decided(a_situation(assignment=ON_N1, observation=seen))
 
@@ -125,7 +125,7 @@ def test_a_failure_observed_before_the_order_is_ignored() -> None:
     assert status_of(decision).status is Status.PENDING
 
 
-def test_what_is_overdue_is_counted_once_as_a_failure_then_tried_again() -> None:
+def test_an_overdue_operation_is_counted_once_as_a_failure_and_retried() -> None:
     situation = a_situation(
         assignment=ON_N1,
         dispatch=a_dispatch(),
@@ -156,7 +156,7 @@ def test_a_progress_report_extends_the_deadline() -> None:
     assert decided(situation, now=after(75)).retry == a_retry(1, after(80))
 
 
-def test_a_stop_that_fails_is_tried_again_too() -> None:
+def test_a_failed_stop_is_retried_too() -> None:
     workload = a_workload(desired=Desired.STOPPED)
     decision = decided(
         a_situation(
@@ -185,7 +185,7 @@ def test_a_restart_of_the_scheduler_keeps_the_plan() -> None:
     assert [type(effect) for effect in due.effects] == [Apply]
 
 
-def test_a_restart_of_the_scheduler_does_not_revive_what_was_given_up() -> None:
+def test_a_scheduler_restart_does_not_retry_a_given_up_workload() -> None:
     failed = a_status(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR", message="it broke")
     decision = decided(
         a_situation(assignment=ON_N1, workload_status=failed, retry=a_retry(5, None)),
@@ -195,7 +195,7 @@ def test_a_restart_of_the_scheduler_does_not_revive_what_was_given_up() -> None:
     assert decision == Decision(ON_N1, failed, a_retry(5, None), rule="retry-not-due")
 
 
-def test_what_was_given_up_ran_again_and_is_gone_is_not_shown_as_running() -> None:
+def test_a_given_up_workload_that_ran_and_vanished_is_not_shown_as_running() -> None:
     gone = an_observation(Actual.ABSENT, seen_at=after(100))
     decision = decided(
         a_situation(
@@ -212,7 +212,7 @@ def test_what_was_given_up_ran_again_and_is_gone_is_not_shown_as_running() -> No
     assert decision.effects == ()
 
 
-def test_a_failed_workload_is_failed_again_when_its_silent_node_speaks() -> None:
+def test_a_failed_workload_stays_failed_when_heartbeats_resume() -> None:
     silent = a_situation(
         assignment=ON_N1,
         workload_status=a_status(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR"),
@@ -243,7 +243,7 @@ def test_a_retry_waits_for_an_order_that_is_still_in_flight() -> None:
     assert decided(situation, now=after(30)).effects == ()
 
 
-def test_a_retry_that_another_clock_planned_far_ahead_is_brought_near_and_kept_so() -> None:
+def test_a_retry_planned_by_a_fast_clock_is_moved_closer_once() -> None:
     situation = a_situation(
         assignment=ON_N1,
         dispatch=a_dispatch(),

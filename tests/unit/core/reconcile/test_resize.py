@@ -39,7 +39,7 @@ def decided(situation: Situation, *, cpu_n1: int, cpu_n2: int = 0) -> Decision:
     return decide(situation, rooms_of(node_index), Policy(), now=NOON, roll=0.5)
 
 
-def test_what_fits_where_it_is_grows_there() -> None:
+def test_a_larger_revision_that_fits_its_node_stays_there() -> None:
     workload = bigger()
     decision = decided(
         a_situation(workload, assignment=ON_N1, observation=an_observation()), cpu_n1=4000
@@ -65,7 +65,7 @@ def test_a_workload_that_fits_only_on_another_node_moves_with_a_tombstone() -> N
     [VMSpec(1, 512), ContainerSpec("db", managed_volumes=(ManagedVolume("data", "/data"),))],
     ids=["a machine", "a container with a volume"],
 )
-def test_what_holds_data_stays_where_it_is_and_waits(spec: Spec) -> None:
+def test_a_larger_revision_with_data_stays_on_its_node_and_waits(spec: Spec) -> None:
     decision = decided(a_situation(bigger(spec), assignment=ON_N1), cpu_n1=1000, cpu_n2=4000)
 
     assert decision.assignment == ON_N1
@@ -79,7 +79,7 @@ def test_what_holds_data_stays_where_it_is_and_waits(spec: Spec) -> None:
     assert decision.workload_status.message == "node n1 short of cpu for this revision"
 
 
-def test_what_fits_nowhere_stays_where_it_is_and_waits() -> None:
+def test_a_larger_revision_that_fits_nowhere_stays_on_its_node_and_waits() -> None:
     decision = decided(a_situation(bigger(), assignment=ON_N1), cpu_n1=1000, cpu_n2=1000)
 
     assert decision.assignment == ON_N1
@@ -93,7 +93,7 @@ def test_a_new_host_port_is_reserved_too() -> None:
     assert decision.assignment == an_assignment(host_ports=[HostPort(8080)])
 
 
-def test_nothing_is_resized_while_the_node_gives_no_sign() -> None:
+def test_nothing_is_resized_without_heartbeats_of_the_node() -> None:
     decision = decided(
         a_situation(bigger(), assignment=ON_N1, workload_status=a_status(), phase=Phase.SUSPECT),
         cpu_n1=4000,
@@ -106,7 +106,7 @@ def test_nothing_is_resized_while_the_node_gives_no_sign() -> None:
 
 
 @pytest.mark.parametrize("draining", [False, True])
-def test_what_grows_and_fits_nowhere_is_not_ordered_to_its_node(*, draining: bool) -> None:
+def test_a_larger_revision_that_fits_nowhere_is_not_sent_to_its_node(*, draining: bool) -> None:
     """Found by seed 235, on a draining node: an order was sent with a smaller reservation."""
     situation = a_situation(
         bigger(), assignment=ON_N1, observation=an_observation(), draining=draining

@@ -102,7 +102,7 @@ def test_a_plan_from_a_clock_that_is_ahead_waits_no_longer_than_one_of_ours(
 
 @pytest.mark.parametrize("roll", [0.0, 0.999])
 @pytest.mark.parametrize("attempts", range(6))
-def test_a_plan_of_our_own_clock_stays_as_it_is(attempts: int, roll: float) -> None:
+def test_a_retry_planned_by_the_same_clock_is_unchanged(attempts: int, roll: float) -> None:
     plan = retry(attempts, roll=roll)
 
     assert within_policy(plan, POLICY, now=NOON) == plan
@@ -114,7 +114,7 @@ def test_slow_attempts_have_jitter(roll: float, seconds: float) -> None:
     assert retry(5, roll=roll).next_at == after(seconds)
 
 
-def test_a_slow_plan_is_kept_and_one_of_a_clock_that_is_ahead_is_brought_near() -> None:
+def test_a_slow_retry_is_kept_and_one_of_a_fast_clock_is_moved_closer() -> None:
     slow = Retry(WEB, Revision("r1"), 5, after(350))
     ahead = Retry(WEB, Revision("r1"), 5, after(5000))
 

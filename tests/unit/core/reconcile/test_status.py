@@ -11,7 +11,7 @@ from persys.model.status import Failure, FailureReason, Status, WorkloadStatus
 LATER = after(60)
 
 
-def test_the_same_again_is_the_same_record_so_that_nothing_is_written() -> None:
+def test_an_unchanged_status_is_the_same_record_and_is_not_written() -> None:
     old = a_status()
 
     again = next_status(
@@ -33,7 +33,9 @@ def test_the_same_again_is_the_same_record_so_that_nothing_is_written() -> None:
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_what_differs_is_recorded_and_the_status_keeps_its_time(changes: dict[str, object]) -> None:
+def test_a_changed_reason_is_recorded_and_the_status_keeps_its_time(
+    changes: dict[str, object],
+) -> None:
     situation = a_situation(assignment=an_assignment(), workload_status=a_status())
 
     changed: WorkloadStatus = next_status(situation, Status.RUNNING, LATER, **changes)  # type: ignore[arg-type]

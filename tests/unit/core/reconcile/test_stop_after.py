@@ -59,7 +59,7 @@ def node_of(decision: Decision) -> str:
     return decision.assignment.node_id
 
 
-def test_before_its_agent_has_surely_stopped_it_nothing_moves_and_the_time_is_known() -> None:
+def test_before_stop_after_has_elapsed_nothing_moves_and_the_time_is_known() -> None:
     decision = decided(lost(silent=SPAN - timedelta(seconds=5)))
 
     assert node_of(decision) == "n1"
@@ -68,7 +68,7 @@ def test_before_its_agent_has_surely_stopped_it_nothing_moves_and_the_time_is_kn
     assert "its agent stops the workload after 60s" in decision.workload_status.message
 
 
-def test_after_that_it_starts_elsewhere_and_what_it_wrote_stays() -> None:
+def test_after_stop_after_it_is_rescheduled_and_its_data_is_kept() -> None:
     decision = decided(lost(silent=SPAN))
 
     assert node_of(decision) == "n2"
@@ -76,7 +76,7 @@ def test_after_that_it_starts_elsewhere_and_what_it_wrote_stays() -> None:
     assert decision.tombstone.keeps_data
 
 
-def test_without_data_it_waits_too_because_it_chose_so() -> None:
+def test_a_workload_without_data_also_waits_for_stop_after() -> None:
     stateless = structs.replace(a_workload(), stop_after_seconds=60)
 
     assert node_of(decided(lost(silent=timedelta(seconds=60), workload=stateless))) == "n1"
@@ -106,7 +106,7 @@ def test_without_data_it_waits_too_because_it_chose_so() -> None:
         "not chosen",
     ],
 )
-def test_it_stays_bound_if_its_agent_may_not_know_to_stop_it(changes: dict[str, object]) -> None:
+def test_it_stays_assigned_if_its_agent_may_not_know_stop_after(changes: dict[str, object]) -> None:
     silent = timedelta(days=1)
     decision = decided(lost(silent=silent, **changes))
 
@@ -117,7 +117,7 @@ def test_it_stays_bound_if_its_agent_may_not_know_to_stop_it(changes: dict[str, 
     assert "confirmed dead" in decision.workload_status.message
 
 
-def test_a_suspect_node_is_not_left_however_long_it_is_silent() -> None:
+def test_a_workload_never_leaves_a_suspect_node() -> None:
     assert node_of(decided(lost(silent=timedelta(days=1), phase=Phase.SUSPECT))) == "n1"
 
 
@@ -127,7 +127,7 @@ def test_a_crowd_takes_longer_to_stop() -> None:
     assert crowd - alone == timedelta(seconds=10) * 1.05
 
 
-def test_its_own_grace_counts() -> None:
+def test_the_grace_period_of_the_workload_is_used() -> None:
     slow = structs.replace(DATA, spec=ContainerSpec("db", stop_grace_seconds=100))
 
     assert stopped_after(slow, node_workload_count=1) - stopped_after(

@@ -77,7 +77,7 @@ def test_nothing_less_proves_absence(actions: tuple[Action, ...]) -> None:
     assert ended(STOPPED, REMOVAL, *actions) is None
 
 
-def test_what_runs_is_not_taken_for_gone() -> None:
+def test_a_running_workload_is_not_considered_absent() -> None:
     running = Observation(WEB, N1, Actual.RUNNING, after(20))
 
     assert ended(running, REMOVAL, a_delete(at=after(11))) is None
@@ -109,7 +109,7 @@ def test_a_removal_that_failed_gives_its_cause() -> None:
         (Actual.ABSENT, "", Desired.DELETED, False),
     ],
 )
-def test_the_tasks_are_asked_for_while_the_status_is_not_what_was_ordered(
+def test_tasks_are_requested_until_the_status_matches_the_order(
     actual: Actual, revision: str, desired: Desired, unclear: bool
 ) -> None:
     seen = Observation(WEB, N1, actual, after(20), revision=Revision(revision))
@@ -140,7 +140,7 @@ def test_an_operation_without_a_task_since_it_was_sent_is_lost() -> None:
         ((a_delete(), an_apply(ActionState.COMPLETED, after(1))), False),
     ],
 )
-def test_tasks_that_end_with_the_removal_of_an_id_show_that_it_is_gone(
+def test_tasks_that_end_with_a_removal_show_that_the_workload_is_absent(
     actions: tuple[Action, ...], removed: bool
 ) -> None:
     assert shows_removed(actions, is_not_found=lambda text: "not found" in text) is removed

@@ -49,7 +49,7 @@ def binding(merged: Merged) -> tuple[NodeId, int]:
     return bound.node_id, bound.epoch
 
 
-def test_what_agents_keep_is_bound_where_it_runs_with_the_next_epoch() -> None:
+def test_workloads_of_agents_are_assigned_where_they_run_with_the_next_epoch() -> None:
     merged = merge(Recorded(), [a_report(N1, 3, intent=a_workload())], epochs_used=USED, now=NOON)
 
     assert merged.workloads == {WEB: a_workload()}
@@ -83,7 +83,7 @@ def test_an_older_copy_without_data_gets_a_tombstone() -> None:
     assert (tombstone.assignment.node_id, tombstone.assignment.epoch) == (N2, USED + 2)
 
 
-def test_a_lower_copy_that_holds_data_stays_for_the_operator() -> None:
+def test_a_copy_of_a_lower_epoch_with_data_is_left_for_the_operator() -> None:
     workload = a_workload(spec=DATABASE)
     merged = merge(
         Recorded(),
@@ -115,7 +115,7 @@ def test_an_agent_without_epochs_on_the_node_of_the_record_keeps_its_workload() 
     assert [one.assignment.node_id for one in merged.tombstones] == [N2]
 
 
-def test_the_record_stands_while_its_node_cannot_be_asked() -> None:
+def test_a_record_is_kept_while_its_node_is_unreachable() -> None:
     merged = merge(
         recorded(a_workload(), an_assignment("n1", epoch=3)),
         [a_report(N1, problem="no route"), a_report(N2, 2)],
@@ -128,7 +128,7 @@ def test_the_record_stands_while_its_node_cannot_be_asked() -> None:
     assert "node n1 did not respond: no route" in merged.left_out
 
 
-def test_a_newer_copy_elsewhere_wins_and_the_silent_node_is_told_when_it_speaks() -> None:
+def test_a_newer_copy_wins_and_the_unreachable_node_gets_a_tombstone() -> None:
     merged = merge(
         recorded(a_workload(), an_assignment("n1", epoch=3)),
         [a_report(N1, problem="no route"), a_report(N2, 5)],
@@ -140,7 +140,7 @@ def test_a_newer_copy_elsewhere_wins_and_the_silent_node_is_told_when_it_speaks(
     assert [one.assignment.node_id for one in merged.tombstones] == [N1]
 
 
-def test_what_holds_data_is_not_started_while_it_may_run_on_a_silent_node() -> None:
+def test_a_workload_with_data_is_not_started_while_it_may_run_on_an_unreachable_node() -> None:
     merged = merge(
         recorded(a_workload(spec=DATABASE), an_assignment("n1", epoch=3)),
         [a_report(N1), a_report(N2, problem="no route")],
@@ -205,7 +205,7 @@ def test_the_status_on_a_responding_node_is_dropped_unless_completed() -> None:
     assert on_silent.still_holds(a_status(Status.RUNNING))
 
 
-def test_a_copy_keeps_what_it_was_given_while_a_newer_revision_wants_more() -> None:
+def test_a_copy_keeps_its_reservation_while_a_newer_revision_needs_more() -> None:
     larger = replace(a_workload(), resources=Resources(9000, 256), updated_at=after(60))
     merged = merge(
         recorded(larger, an_assignment()),
@@ -218,7 +218,7 @@ def test_a_copy_keeps_what_it_was_given_while_a_newer_revision_wants_more() -> N
     assert merged.assignments[WEB].reserved == a_workload().resources
 
 
-def test_what_a_node_runs_comes_before_what_the_record_has_there() -> None:
+def test_a_running_copy_takes_precedence_over_the_record_of_the_node() -> None:
     """Without capacity it moves to another node; with data it cannot, and is reported."""
     shop = replace(a_workload(), id=SHOP, resources=Resources(3900, 256))
     running = NodeReport(
@@ -259,7 +259,7 @@ def test_an_unrecorded_copy_without_capacity_stays_an_orphan() -> None:
 WITH_SECRET = ContainerSpec("nginx", env={"PASSWORD": "secret://db-password"})
 
 
-def test_a_workload_whose_secrets_only_a_node_names_is_left_out() -> None:
+def test_a_workload_with_secrets_named_only_by_a_node_is_left_out() -> None:
     reported = a_workload(spec=WITH_SECRET)
     merged = merge(Recorded(), [a_report(N1, 3, intent=reported)], epochs_used=USED, now=NOON)
 
@@ -268,7 +268,7 @@ def test_a_workload_whose_secrets_only_a_node_names_is_left_out() -> None:
     assert "only the report of the node refers to secrets db-password" in line
 
 
-def test_a_workload_whose_secrets_are_allowed_is_brought_back() -> None:
+def test_a_workload_with_allowed_secrets_is_restored() -> None:
     reported = a_workload(spec=WITH_SECRET)
     reports = [a_report(N1, 3, intent=reported)]
     merged = merge(Recorded(), reports, allow_secrets=["db-password"], epochs_used=USED, now=NOON)

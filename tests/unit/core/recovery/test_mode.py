@@ -49,7 +49,7 @@ def test_each_mode_and_each_outcome_has_one_successor(
     assert after(before, outcome).mode is mode
 
 
-def test_the_newest_reason_is_told() -> None:
+def test_the_newest_reason_is_shown() -> None:
     assert after(DEGRADED, StoreUnreachable("disk is full")).reason == "disk is full"
     assert after(RECOVERY, StoreUnreachable("disk is full")).reason == "gone"
     assert after(DEGRADED, StoreHealthy()).reason == ""
@@ -83,7 +83,7 @@ def test_a_store_of_another_cluster_is_not_ours() -> None:
     )
 
 
-def test_a_store_whose_operator_accepted_the_loss_of_ours_is_followed() -> None:
+def test_a_store_with_an_accepted_loss_of_this_cluster_is_followed() -> None:
     successor = replace(OTHERS, accepted=("ours",))
 
     assert classify_store(

@@ -157,7 +157,7 @@ def test_promise_4_one_with_data_that_its_node_has_deleted_waits_for_a_person() 
 
 
 @pytest.mark.parametrize("desired", [Desired.RUNNING, Desired.STOPPED])
-def test_it_starts_again_with_a_new_epoch_when_a_person_says_so(desired: Desired) -> None:
+def test_an_operator_request_starts_it_again_with_a_new_epoch(desired: Desired) -> None:
     workload = structs.replace(WITH_DATA, desired=desired)
     failure = Failure(FailureReason.RUNTIME_ERROR, "deleted", retryable=False, code=ALREADY_DELETED)
     workload_status = a_status(Status.FAILED, code=ALREADY_DELETED, failure=failure, epoch=5)
@@ -222,7 +222,7 @@ def test_with_data_it_starts_nowhere_else_while_its_newest_copy_has_no_room() ->
     assert "n2 has its newest copy with the data" in decision.workload_status.message
 
 
-def test_what_failed_before_is_forgotten_with_a_new_epoch() -> None:
+def test_earlier_failures_are_cleared_with_a_new_epoch() -> None:
     situation = bound(STATELESS, refused(STALE_EPOCH, 9), retry=a_retry(5))
 
     assert decided(situation).retry is None

@@ -6,7 +6,7 @@ from persys.errors import SettingsError
 from persys.infra.net.address import is_service, local_address_towards, split_server
 
 
-def test_the_address_towards_this_machine_is_its_own() -> None:
+def test_the_source_address_to_this_host_is_its_own() -> None:
     assert local_address_towards("127.0.0.1:1") == "127.0.0.1"
 
 

@@ -20,7 +20,7 @@ TOKEN = JoinToken(ca=("10.0.0.1:8888",), fp="ab", id="t1", secret="s" * 43, role
         },
     )
 )
-def test_what_is_written_reads_back_the_same(token: JoinToken) -> None:
+def test_a_written_value_round_trips(token: JoinToken) -> None:
     line = write_token(token)
 
     assert len(line.split()) == 1

@@ -45,7 +45,7 @@ def test_an_unknown_kind_is_refused_with_the_known_kinds() -> None:
 
 
 @pytest.mark.parametrize("kind", EventKind)
-def test_a_kind_is_stored_as_its_word(kind: EventKind) -> None:
+def test_an_event_kind_is_stored_as_its_name(kind: EventKind) -> None:
     stored = records.encode(Event(NOON, kind))
 
     assert f'"{kind.value}"'.encode() in stored

@@ -56,7 +56,7 @@ def test_a_file_has_its_content_and_mode_inside_and_cannot_be_changed(
         assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_files_survive_the_agent_and_come_back_when_they_are_gone(
+def test_files_survive_an_agent_restart_and_are_recreated_when_missing(
     own: Agent, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     own.apply("web", with_files(sleeper))
@@ -101,7 +101,7 @@ def test_nothing_is_left_after_a_delete(own: Agent, sleeper: agent_pb2.Container
     assert not list((own.directory / "files" / own.node_id).iterdir())
 
 
-def test_files_of_a_deleted_workload_are_garbage_if_they_are_left(
+def test_leftover_files_of_a_deleted_workload_are_garbage(
     new_agent: NewAgent, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     agent = new_agent(PERSYS_GC_ZOMBIE_AFTER="1ms", PERSYS_GC_INTERVAL="1h")
@@ -137,7 +137,7 @@ def test_the_value_of_a_secret_is_in_no_status_action_or_line(own: Agent, shell:
         assert "key-of-test" not in text
 
 
-def test_a_stack_says_no_value_and_no_file_has_it(
+def test_no_output_or_file_of_a_stack_contains_a_secret_value(
     new_agent: NewAgent, demo_image: str, unique_id: str
 ) -> None:
     agent = new_agent(PERSYS_COMPOSE_ENABLED="true", PERSYS_COMPOSE_BINARY=compose_binaries.V1)
@@ -168,7 +168,7 @@ services:
     agent.wait_until_gone(unique_id)
 
 
-def test_a_refusal_says_no_value(own: Agent, sleeper: agent_pb2.ContainerSpec) -> None:
+def test_a_refusal_contains_no_secret_value(own: Agent, sleeper: agent_pb2.ContainerSpec) -> None:
     sleeper.env["PASSWORD"] = sleeper.restart_policy.policy = VALUE
     request = order("web", agent_pb2.WorkloadSpec(container=sleeper), "PASSWORD")
 
