@@ -24,7 +24,7 @@ def test_a_reference_reads_back_as_itself(reference: Reference) -> None:
 
 
 @given(st.text().map("secret://".__add__))
-def test_any_text_is_one_reference_or_is_refused(text: str) -> None:
+def test_every_text_is_parsed_as_a_reference_or_refused(text: str) -> None:
     try:
         read: Reference | None = parse(text, "env")
     except InvalidError:

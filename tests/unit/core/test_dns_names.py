@@ -79,7 +79,7 @@ def test_a_node_that_others_cannot_reach_has_no_name(endpoint: str) -> None:
     assert announce_agent(a_node(endpoint=endpoint), ZONE) is None
 
 
-def test_an_address_that_holds_on_one_machine_only_is_not_announced() -> None:
+def test_a_link_local_address_is_not_announced() -> None:
     assert announce_agent(a_node(endpoint="[fe80::1%eth0]:50051"), ZONE) is None
 
 

@@ -214,7 +214,7 @@ def orphan_changes(
     return orphans(N1, found, on_record, elsewhere or {}, grace=GRACE, now=now)
 
 
-def test_an_orphan_is_noted_when_it_has_been_listed_for_the_grace() -> None:
+def test_an_orphan_is_recorded_after_the_grace_period() -> None:
     found = found_since(["ghost"])
 
     assert orphan_changes(found, now=after(9)).found == ()

@@ -51,7 +51,7 @@ def test_no_leader_repeats_an_epoch_of_another(lives: list[tuple[int, bool]]) ->
 @given(
     st.lists(st.tuples(st.integers(1, 7), st.integers(10, 10**6), st.integers(0, 10)), max_size=8)
 )
-def test_no_leader_repeats_an_epoch_although_the_record_is_replaced_by_an_older_one(
+def test_no_leader_repeats_an_epoch_after_a_rollback_of_the_record(
     lives: list[tuple[int, int, int]],
 ) -> None:
     """Each leader uses some. After the time of one block any earlier record may be restored."""
@@ -85,7 +85,9 @@ def test_a_clock_that_is_behind_does_not_lower_the_counter() -> None:
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**15))
-def test_two_restores_of_one_snapshot_go_on_at_different_epochs(apart_ms: int, known: int) -> None:
+def test_two_restores_of_one_snapshot_continue_with_different_epochs(
+    apart_ms: int, known: int
+) -> None:
     first = restart_at([known], now=NOON)
     second = restart_at([first], now=NOON + timedelta(milliseconds=apart_ms))
 

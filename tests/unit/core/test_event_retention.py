@@ -55,7 +55,7 @@ def test_sources_with_many_events_get_equal_shares() -> None:
     assert Counter(kept.values()) == {"n1": 5, "n2": 5}
 
 
-def test_events_that_are_too_old_go_whatever_their_source() -> None:
+def test_events_above_the_age_limit_are_deleted_for_every_source() -> None:
     retention = EventRetention(EventLimits(10, timedelta(seconds=60)))
     for sequence, second in enumerate((0, 10, 50, 55), 1):
         retention.add(sequence, an_event(at=after(second)))

@@ -188,7 +188,7 @@ KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\nBKcw\n-----END K
     ],
     ids=["whole", "CRLF", "one line", "escaped", "one of its lines", "indented", "cut", "cut off"],
 )
-def test_a_secret_of_several_lines_is_redacted_however_it_is_shown(shown: str) -> None:
+def test_a_multi_line_secret_is_redacted_in_every_encoding(shown: str) -> None:
     text = redacted(shown, {KEY})
 
     for part in ("MIIEvQIBAD", "vQIBADANB", "hkiG9w0BAQ", "ANBgkq"):

@@ -102,7 +102,7 @@ def test_as_many_fit_as_can_be_placed_one_after_the_other(
 
 @settings(deadline=None)
 @given(clusters(), st.lists(wants, max_size=6), st.data())
-def test_imagining_a_loss_leaves_the_room_as_it_was(
+def test_a_simulated_loss_does_not_change_the_capacity(
     node_index: NodeIndex, lost: list[Requirements], data: st.DataObject
 ) -> None:
     if not node_index.slots:

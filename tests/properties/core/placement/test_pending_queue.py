@@ -173,7 +173,9 @@ def check_room(model: QueueModel) -> None:
         assert len(of_group) <= 1 or not any(rules.apart for rules in of_group)
 
 
-def test_promise_2_thousands_that_do_not_fit_cost_nothing_when_a_little_room_appears() -> None:
+def test_promise_2_thousands_of_unplaceable_workloads_cost_nothing_when_little_capacity_appears() -> (
+    None
+):
     model = QueueModel()
     model.change(NodeChange(NODES[0], 1000, "a"))
     for number in range(10_000):

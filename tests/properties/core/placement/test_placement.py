@@ -143,7 +143,9 @@ def test_ordered_and_array_search_select_the_same_node_as_a_full_scan(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(wants, max_size=40), clusters())
-def test_a_chosen_node_always_has_room(many: list[Requirements], node_index: NodeIndex) -> None:
+def test_a_selected_node_always_has_capacity(
+    many: list[Requirements], node_index: NodeIndex
+) -> None:
     before = {node_id: slot.free for node_id, slot in node_index.slots.items()}
     for number, needs in enumerate(many):
         match place(needs, node_index):

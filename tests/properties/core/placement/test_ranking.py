@@ -53,7 +53,7 @@ def test_an_updated_ranking_equals_a_new_one(by: Arrangement, random: Random) ->
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 32).map(Random))
-def test_the_first_with_enough_is_found_however_often_others_moved(random: Random) -> None:
+def test_the_first_node_with_enough_capacity_is_found_after_any_updates(random: Random) -> None:
     node_index = NodeIndex()
     for node_id in NODES:
         put(node_index, node_id, random)

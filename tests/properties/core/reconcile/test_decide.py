@@ -186,7 +186,7 @@ def test_the_same_situation_gives_the_same_decision(situation: Situation, roll: 
 
 @settings(max_examples=200, deadline=None)
 @given(situations)
-def test_a_decision_that_was_carried_out_needs_no_second_one(situation: Situation) -> None:
+def test_an_executed_decision_needs_no_second_one(situation: Situation) -> None:
     """At one instant there is at most one order, and soon nothing to write: no hot loop."""
     orders = 0
     placer = rooms_for(situation)  # a node that was closed stays so, also for who has left it

@@ -260,7 +260,7 @@ def test_text_with_a_lone_surrogate_is_refused() -> None:
         records.encode(RemovedNode(NodeId("\ud800"), NOON))
 
 
-def test_a_value_has_room_for_a_large_record() -> None:
+def test_the_size_limit_of_a_value_allows_a_large_record() -> None:
     workload_status = a_status(message="x" * (VALUE_BYTES_MAX // 2))
 
     assert len(records.encode(workload_status)) < VALUE_BYTES_MAX

@@ -24,7 +24,7 @@ percents = st.floats(0, 100)
 loads = st.builds(Load, percents, percents, percents)
 
 
-def test_the_first_figure_counts_as_it_is() -> None:
+def test_the_first_load_sample_is_not_smoothed() -> None:
     assert smoothed(None, Load(90, 1, 2), elapsed=HALF, half_life=HALF) == Load(90, 1, 2)
 
 
@@ -34,7 +34,7 @@ def test_after_a_half_life_an_old_figure_counts_half() -> None:
     assert found == Load(50, 50, 50)
 
 
-def test_a_short_burst_is_not_too_busy_and_a_long_one_is() -> None:
+def test_a_long_burst_exceeds_the_threshold_and_a_short_one_does_not() -> None:
     load = Load(10, 10, 10)
     seen = []
     for _ in range(20):

@@ -70,7 +70,7 @@ def test_the_proof_of_the_newest_epoch_is_kept() -> None:
     assert received(ORDER, known) == Unchanged(known)
 
 
-def test_a_newer_epoch_of_the_same_is_only_noted() -> None:
+def test_a_newer_epoch_of_the_same_revision_is_only_recorded() -> None:
     newer = replace(ORDER, epoch=6)
 
     assert received(newer) == Unchanged(newer)

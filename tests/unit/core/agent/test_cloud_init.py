@@ -62,7 +62,7 @@ def test_user_data_in_one_string_is_decoded_even_if_binary() -> None:
     assert seed(WEB, spec, []).files["user-data"] == packed
 
 
-def test_user_data_of_the_config_wins_over_that_in_one_string() -> None:
+def test_structured_user_data_takes_precedence_over_the_string() -> None:
     spec = replace(a_machine(user_data=SCRIPT), cloud_init_base64=b64encode(b"other").decode())
 
     assert the_file("user-data", spec) == SCRIPT
@@ -94,7 +94,7 @@ def test_complete_meta_data_is_passed_unchanged() -> None:
     assert the_file("meta-data", a_machine(meta_data=meta_data)) == meta_data
 
 
-def test_a_machine_that_only_grows_is_the_same_instance() -> None:
+def test_a_resized_vm_keeps_its_instance_id() -> None:
     small = a_machine(Login(ssh_keys=(KEY,)), user_data=SCRIPT)
     large = replace(small, vcpus=4, memory_mb=4096, disks=(Disk(size_gb=9),))
 
@@ -118,13 +118,13 @@ def test_a_changed_seed_is_another_instance(other: VMSpec) -> None:
     assert seed(WEB, before, []).sha256 != seed(WEB, other, []).sha256
 
 
-def test_keys_without_a_user_are_for_the_one_of_the_image() -> None:
+def test_ssh_keys_without_a_user_are_for_the_user_of_the_image() -> None:
     config = the_config("vendor-data", a_machine(Login(ssh_keys=(KEY,))))
 
     assert config == {"user": {"ssh_authorized_keys": [KEY]}}
 
 
-def test_a_named_user_is_made_beside_the_one_of_the_image() -> None:
+def test_a_named_user_is_created_in_addition_to_the_user_of_the_image() -> None:
     text = the_file("vendor-data", a_machine(Login("ann", (KEY,), HASH)))
     config = yaml.safe_load(text)
 
@@ -185,7 +185,7 @@ def test_interfaces_are_found_by_their_address_and_ask_for_their_own() -> None:
     }
 
 
-def test_a_static_address_comes_with_its_gateway_and_nameservers() -> None:
+def test_a_static_address_has_its_gateway_and_nameservers() -> None:
     link = Link(
         MAC, dhcp=False, address="10.0.0.5/24", gateway="10.0.0.1", nameservers=("9.9.9.9",)
     )
@@ -215,5 +215,5 @@ def test_the_users_own_network_configuration_is_taken_instead() -> None:
     ],
     ids=["nothing said", "an image", "user data", "one string", "a login"],
 )
-def test_a_seed_is_made_for_whatever_may_read_it(spec: VMSpec, wanted: bool) -> None:
+def test_a_seed_is_created_only_for_a_vm_that_needs_one(spec: VMSpec, wanted: bool) -> None:
     assert is_wanted(spec) is wanted

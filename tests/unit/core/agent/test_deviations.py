@@ -186,7 +186,7 @@ def test_a_deviation_does_not_hide_an_unhealthy_status() -> None:
     assert settled(running(UNLIMITED), SHOWN).look_again_at is None
 
 
-def test_being_as_it_was_created_ends_the_count_of_repairs() -> None:
+def test_an_unmodified_container_resets_the_repair_count() -> None:
     progress = after_repairs(2, "x")
 
     assert after_settling(progress, settled(running(), progress)).repairs == Repairs()

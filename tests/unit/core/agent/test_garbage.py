@@ -130,7 +130,7 @@ def test_only_images_that_nothing_has_used_for_long_go() -> None:
         (ActionState.PENDING, None, False),
     ],
 )
-def test_only_actions_that_ended_long_ago_are_forgotten(
+def test_only_old_ended_actions_are_deleted(
     state: ActionState, ended_at: datetime | None, goes: bool
 ) -> None:
     action = Action(ActionId("a"), WEB, ActionKind.APPLY, state, LONG_AGO, ended_at=ended_at)

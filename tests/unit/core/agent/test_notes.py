@@ -17,7 +17,7 @@ def test_a_vm_with_two_user_data_fields_reports_which_one_is_used() -> None:
     assert notes(spec) == ["cloud_init is ignored: cloud_init_config.user_data is set"]
 
 
-def test_a_machine_with_one_form_of_user_data_has_no_note() -> None:
+def test_a_vm_with_one_user_data_field_has_no_note() -> None:
     assert (
         notes(VMSpec(1, 512, cloud_init=CloudInit(meta_data="a: 1"), cloud_init_base64="x")) == []
     )

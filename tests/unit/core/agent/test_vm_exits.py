@@ -118,7 +118,7 @@ def test_a_crash_long_after_the_start_is_not_a_failed_boot() -> None:
     assert settled_after(after(late, an_order())).actual is Actual.PENDING
 
 
-def test_a_machine_that_was_switched_off_by_hand_has_not_failed_to_boot() -> None:
+def test_a_manually_powered_off_vm_has_not_failed_to_boot() -> None:
     killed = replace(CRASHED, exit_code=137, error="the VM was powered off")
 
     assert settled_after(after(killed, an_order())).actual is Actual.PENDING
@@ -126,14 +126,14 @@ def test_a_machine_that_was_switched_off_by_hand_has_not_failed_to_boot() -> Non
 
 
 @pytest.mark.parametrize("policy", ["no", "on-failure"])
-def test_a_machine_that_shut_itself_down_has_done_its_work(policy: str) -> None:
+def test_a_vm_that_shut_down_is_completed(policy: str) -> None:
     settled = settled_after(after(SHUT_DOWN, an_order(policy)))
 
     assert (settled.actual, settled.code, settled.final) == (Actual.STOPPED, COMPLETED, True)
 
 
 @pytest.mark.parametrize("policy", ["always", "unless-stopped"])
-def test_a_machine_that_is_to_run_is_started_after_it_shut_itself_down(policy: str) -> None:
+def test_a_vm_with_a_restart_policy_is_started_after_a_shutdown(policy: str) -> None:
     assert after(SHUT_DOWN, an_order(policy), seconds=1) == Perform(Step.START, by_policy=True)
 
 
@@ -143,7 +143,7 @@ def test_a_vm_that_must_not_restart_stays_failed() -> None:
     assert (settled.code, settled.final) == (BOOT_FAILED, True)
 
 
-def test_a_machine_without_room_is_failed_until_there_is_some() -> None:
+def test_a_vm_on_a_full_disk_is_failed_until_there_is_space() -> None:
     full = Failure(FailureReason.STORAGE_ERROR, "disk vda: no space left")
     stuck = replace(RUNNING, condition=Condition.PAUSED, trouble=full)
 

@@ -57,7 +57,7 @@ def test_an_invalid_volume_is_refused_with_its_field(
     assert rejection.field == field
 
 
-def test_a_machine_needs_a_disk_with_a_size() -> None:
+def test_a_vm_disk_requires_a_size() -> None:
     shared = check_volume(a_managed_volume(driver="nfs"), None, NFS, as_disk=True)
     endless = check_volume(a_managed_volume(), None, LOCAL, as_disk=True)
 

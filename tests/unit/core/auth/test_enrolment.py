@@ -48,7 +48,7 @@ def test_a_name_that_no_node_can_have_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "*.x", "ada\x00", "a" * 129])
-def test_a_name_that_no_person_can_have_is_refused(name: str) -> None:
+def test_an_invalid_identity_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidError, match="name"):
         check_identity(Identity(Role.ADMIN, name))
 
@@ -64,7 +64,7 @@ def test_only_parts_of_the_cluster_join(role: Role) -> None:
         check_joining_identity(Identity(role, "ada"))
 
 
-def test_hosts_come_in_one_spelling_and_once() -> None:
+def test_hosts_are_normalized_and_unique() -> None:
     hosts = check_hosts(["Node-1.Example.ORG", "node-1.example.org", "::0001", "10.0.0.1"])
 
     assert hosts == ("node-1.example.org", "::1", "10.0.0.1")

@@ -65,7 +65,7 @@ def test_a_life_out_of_bounds_is_refused(ttl: timedelta) -> None:
 
 
 @pytest.mark.parametrize("role", ["agent", "scheduler", "gateway", "ca", "", "king"])
-def test_only_people_have_tokens(role: str) -> None:
+def test_only_user_roles_have_tokens(role: str) -> None:
     with pytest.raises(InvalidError, match=r"^role: .*expected one of admin, operator, viewer"):
         a_token(role)
 

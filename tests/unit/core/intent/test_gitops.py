@@ -18,7 +18,7 @@ from persys.core.intent.gitops import Push, branch_of, follows, repository_name
         "acme/shop",
     ],
 )
-def test_a_repository_is_the_same_however_it_is_written(text: str) -> None:
+def test_equivalent_repository_urls_match(text: str) -> None:
     assert repository_name(text) == "github.com/acme/shop"
 
 

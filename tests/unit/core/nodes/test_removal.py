@@ -47,7 +47,7 @@ def test_a_limited_number_of_old_removals_is_deleted_at_once() -> None:
     assert len(known) == 1_000 - FORGOTTEN_PER_CHANGE_MAX
 
 
-def test_the_oldest_removals_are_forgotten_first() -> None:
+def test_the_oldest_removals_are_deleted_first() -> None:
     newer = RemovedNode(NodeId("n0"), NOW + SECOND)
     known = removals(newer, GONE)
 

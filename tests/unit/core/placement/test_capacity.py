@@ -23,7 +23,7 @@ def a_cluster(*cpus: int) -> NodeIndex:
     return node_index
 
 
-def test_the_scarcest_resource_ends_the_room() -> None:
+def test_the_scarcest_resource_limits_the_capacity() -> None:
     slot = a_cluster(1000).slots[N1]
 
     assert capacity_of(slot, needs(300, 100)) == NodeCapacity(N1, 3, "short of cpu")
@@ -69,7 +69,7 @@ def test_no_workload_moves_to_a_lost_or_closed_node() -> None:
     assert node_index.slots[N1].closed == ""
 
 
-def test_an_old_copy_of_the_same_workload_keeps_its_room() -> None:
+def test_an_old_copy_of_the_same_workload_keeps_its_reservation() -> None:
     node_index, web = a_cluster(4000, 1000), WorkloadId("web")
     node_index.hold(web, N2, Resources(400), frozenset())
 

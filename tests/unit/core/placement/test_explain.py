@@ -92,7 +92,7 @@ def test_taints_and_constraints_are_for_the_workload_to_change() -> None:
     assert change == "tolerate taint gpu and relax constraint zone = eu"
 
 
-def test_changes_come_the_least_first_and_the_same_one_once() -> None:
+def test_suggested_changes_are_sorted_by_size_and_unique() -> None:
     node_index = NodeIndex()
     add_node(node_index, "n1", cpu=1000)
     add_node(node_index, "n2", cpu=1000, closed="cordoned")
@@ -134,7 +134,7 @@ def test_without_any_node_there_is_nothing_to_say() -> None:
     )
 
 
-def test_a_workload_set_aside_has_no_room_and_then_has_it_again() -> None:
+def test_a_simulated_removal_releases_and_restores_the_reservation() -> None:
     node_index = NodeIndex()
     add_node(node_index, "n1", cpu=1000)
     node_index.hold(WEB, N1, Resources(600), frozenset({HostPort(80)}), group="shop", apart=True)

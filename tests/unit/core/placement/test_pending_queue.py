@@ -48,7 +48,7 @@ def woken(waiting: PendingQueue, node_index: NodeIndex) -> list[str]:
     return list(waiting.candidates_for(node_index.slots[N1]))
 
 
-def test_as_many_are_woken_as_the_room_could_take(node_index: NodeIndex) -> None:
+def test_as_many_workloads_are_woken_as_could_fit(node_index: NodeIndex) -> None:
     waiting = queue_of(a=cpu(400), b=cpu(400), c=cpu(400))
 
     assert woken(waiting, node_index) == ["a", "b"]
@@ -168,7 +168,7 @@ def test_a_workload_leaving_a_node_is_not_offered_its_capacity() -> None:
     assert (leaving.homes, leaving.anywhere) == (frozenset(), True)
 
 
-def test_room_on_a_node_with_an_old_copy_is_offered_to_others(node_index: NodeIndex) -> None:
+def test_capacity_of_a_node_with_an_old_copy_is_offered_to_others(node_index: NodeIndex) -> None:
     waiting = PendingQueue()
     homes = frozenset({N1})
     waiting.add(WorkloadId("a"), PendingEntry(cpu(600), homes, old_copies=homes))

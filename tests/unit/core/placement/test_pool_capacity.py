@@ -51,7 +51,7 @@ def free_gb(node_index: NodeIndex) -> dict[str, int]:
     return pools.free_gb if pools is not None else {}
 
 
-def test_a_node_with_one_room_keeps_no_pools() -> None:
+def test_a_node_with_one_file_system_has_no_pool_accounts() -> None:
     assert accounts(LOCAL, SHARED) is None
     assert accounts() is None
 
@@ -144,7 +144,7 @@ def test_only_as_many_workloads_are_woken_as_the_pool_can_take(node_index: NodeI
     assert waiting.candidates_for(node_index.slots[N1]) == ["a", "b"]
 
 
-def test_a_machine_draws_its_disks_from_their_pools_and_the_rest_from_the_first() -> None:
+def test_vm_disks_use_their_pools_and_other_disk_space_the_first_pool() -> None:
     disks = (Disk(pool_name="fast", size_gb=10), Disk(size_gb=5), Disk(path="/disk", size_gb=3))
     volumes = (ManagedVolume("data", size_gb=2), ManagedVolume("far", driver="nfs", size_gb=50))
     machine = VMSpec(vcpus=1, memory_mb=64, disks=disks, managed_volumes=volumes)

@@ -54,7 +54,9 @@ def test_emptiness_is_judged_by_the_scarcest_resource(node_index: NodeIndex) -> 
     assert chosen(node_index, 100) == "n2"
 
 
-def test_equally_empty_nodes_fall_to_the_one_with_fewer_workloads(node_index: NodeIndex) -> None:
+def test_of_equally_used_nodes_the_one_with_fewer_workloads_is_selected(
+    node_index: NodeIndex,
+) -> None:
     add_node(node_index, "n1")
     add_node(node_index, "n2")
     hold(node_index, "a", "n1", cpu=500)

@@ -33,7 +33,7 @@ def test_the_newest_come_first() -> None:
     assert [observation.action.id for observation in both.sightings] == ["c", "b", "a"]
 
 
-def test_an_action_seen_before_is_shown_as_it_is_now() -> None:
+def test_a_known_action_is_updated() -> None:
     first = remember(None, WEB, N1, [an_action()], now=NOON)
     again = remember(first, WEB, N1, [an_action(state=ActionState.FAILED)], now=after(9))
 

@@ -39,7 +39,7 @@ def decided(workload: Workload, *copies: Copy, full: bool = False) -> Decision:
 
 
 @either
-def test_it_is_bound_where_its_copy_is_with_the_next_epoch_of_the_cluster(
+def test_it_is_assigned_to_the_node_of_its_copy_with_the_next_epoch(
     workload: Workload,
 ) -> None:
     assignment = decided(workload, Copy(N2, 7)).assignment
@@ -48,7 +48,7 @@ def test_it_is_bound_where_its_copy_is_with_the_next_epoch_of_the_cluster(
     assert (assignment.node_id, assignment.epoch) == (N2, 40)
 
 
-def test_a_stopped_one_is_bound_where_its_copy_is() -> None:
+def test_a_stopped_workload_is_assigned_to_the_node_of_its_copy() -> None:
     decision = decided(a_workload(desired=Desired.STOPPED), Copy(N2, 7))
 
     assert decision.assignment is not None

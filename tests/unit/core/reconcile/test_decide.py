@@ -214,7 +214,7 @@ def test_an_order_that_was_not_sent_is_sent() -> None:
     ],
     ids=["a new revision", "another desired state"],
 )
-def test_a_new_goal_is_sent_whatever_was_sent_before(
+def test_a_new_desired_state_is_sent_after_any_order(
     workload: Workload, dispatch: Dispatch
 ) -> None:
     situation = a_situation(
@@ -482,7 +482,7 @@ def test_a_state_that_the_agent_repairs_is_converged_again() -> None:
 # ---- the node
 
 
-def test_a_workload_on_a_silent_node_is_unknown_and_nothing_is_sent() -> None:
+def test_a_workload_on_a_node_without_heartbeats_is_unknown_and_gets_no_order() -> None:
     decision = decided(
         a_situation(
             assignment=ON_N1,

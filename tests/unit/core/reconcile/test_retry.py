@@ -28,7 +28,7 @@ def retry(
     )
 
 
-def test_without_slow_attempts_the_last_fast_one_ends_them() -> None:
+def test_without_slow_retries_the_last_fast_attempt_is_final() -> None:
     policy = RetryPolicy(slow_after=timedelta())
     plans = [
         after_failure(
@@ -89,7 +89,7 @@ def test_the_plan_names_the_revision_it_is_for() -> None:
 
 
 @pytest.mark.parametrize(("attempts", "seconds"), [(1, 6), (3, 24), (50, 360)])
-def test_a_plan_from_a_clock_that_is_ahead_waits_no_longer_than_one_of_ours(
+def test_a_retry_planned_by_a_fast_clock_waits_no_longer_than_a_local_one(
     attempts: int, seconds: float
 ) -> None:
     far = Retry(WEB, Revision("r1"), attempts, after(3600))

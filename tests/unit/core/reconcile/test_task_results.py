@@ -158,7 +158,7 @@ def test_the_failed_task_of_the_order_gives_the_cause() -> None:
     assert ended(UNKNOWN, APPLY, task) == TaskResult(Actual.FAILED, "pull denied")
 
 
-def test_a_task_under_way_outweighs_the_error_of_an_earlier_one() -> None:
+def test_a_task_in_progress_overrides_the_error_of_an_earlier_one() -> None:
     old = an_apply(ActionState.FAILED, after(9), name="apply-1", error="pull denied")
     task = an_apply(ActionState.RUNNING, after(10), name="apply-2")
 

@@ -179,7 +179,7 @@ def test_a_revision_whose_spec_is_lost_is_reported() -> None:
     assert merged.left_out == ["web: n1 has revision r1, whose spec is lost; it is updated to r0"]
 
 
-def test_workloads_without_a_node_come_back_without_one() -> None:
+def test_unassigned_workloads_are_restored_unassigned() -> None:
     merged = merge(recorded(a_workload()), [a_report(N1), a_report(N2)], epochs_used=USED, now=NOON)
 
     assert merged.workloads.keys() == {WorkloadId("web")}

@@ -134,7 +134,7 @@ def test_a_stateless_workload_that_its_node_has_deleted_starts_there_again() -> 
     assert decision.effects == (Apply(N1, STATELESS, 40),)
 
 
-def test_promise_4_one_with_data_that_its_node_has_deleted_waits_for_a_person() -> None:
+def test_promise_4_a_workload_with_data_deleted_on_its_node_waits_for_an_operator() -> None:
     situation = bound(WITH_DATA, refused(ALREADY_DELETED, 7))
 
     decision = decided(situation)
@@ -211,7 +211,7 @@ def test_the_later_of_two_later_copies_counts() -> None:
     assert (decision.assignment.node_id, decision.assignment.epoch) == (N1, 40)
 
 
-def test_with_data_it_starts_nowhere_else_while_its_newest_copy_has_no_room() -> None:
+def test_a_workload_with_data_does_not_move_while_its_newest_copy_does_not_fit() -> None:
     situation = bound(WITH_DATA, None, copies=(Copy(N2, 9, proven=True),))
 
     decision = decided(situation, full=True)

@@ -115,7 +115,7 @@ async def test_a_call_may_have_its_own_deadline(dead: HangingMount) -> None:
         await ThreadPathCalls().run("/mnt/a/x", dead.stat, deadline_seconds=0.05)
 
 
-async def test_a_result_that_comes_too_late_is_discarded(dead: HangingMount) -> None:
+async def test_a_late_result_is_discarded(dead: HangingMount) -> None:
     discarded: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     paths = ThreadPathCalls(deadline_seconds=0.05)
     with pytest.raises(PathTimeoutError):

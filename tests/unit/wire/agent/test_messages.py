@@ -119,7 +119,7 @@ def test_a_stack_is_sent_with_its_reserved_resources() -> None:
     assert (compose.cpu_millicores, compose.memory_mb, compose.disk_gb) == (300, 64, 5)
 
 
-def test_a_machine_is_named_after_its_workload() -> None:
+def test_a_vm_is_named_after_its_workload() -> None:
     assert sent(VMSpec(1, 1)).vm.name == "web"
 
 

@@ -43,7 +43,7 @@ def test_desired_states_are_read_in_any_spelling(word: str, wanted: Desired) -> 
     assert control_messages.desired(word) is wanted
 
 
-def test_an_unknown_desired_state_is_refused_with_the_known_words() -> None:
+def test_an_unknown_desired_state_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidError, match="'paused' is unknown; expected running") as refused:
         control_messages.desired("paused")
 

@@ -573,7 +573,7 @@ def test_services_may_come_after_anchors_and_be_an_alias() -> None:
     assert spec.yaml == text
 
 
-def test_a_whole_machine_is_read() -> None:
+def test_a_complete_vm_spec_is_decoded() -> None:
     message = a_machine(
         disks=[pb.DiskConfig(pool_name="fast", size_gb=10, mount_point="vda")],
         networks=[pb.NetworkConfig(bridge="br0", dhcp=True, static_ip="10.0.0.2/24")],
@@ -683,7 +683,7 @@ def test_a_vm_in_the_metadata_replaces_the_field_and_is_removed_there() -> None:
     assert metadata == {"team": "a"}
 
 
-def test_a_machine_may_have_both_forms_of_user_data() -> None:
+def test_a_vm_may_have_both_user_data_fields() -> None:
     message = a_machine_in_metadata(
         {
             **A_DISK_LIKE,

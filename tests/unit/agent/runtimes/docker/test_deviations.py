@@ -63,7 +63,7 @@ def differs(found: dict[str, Any]) -> str:
     return summary(deviations_of(found, wanted_shape(found, ORDER, OWNER)))
 
 
-def test_a_container_as_it_was_created_does_not_deviate() -> None:
+def test_an_unmodified_container_does_not_deviate() -> None:
     assert differs(a_container()) == ""
 
 
