@@ -37,9 +37,9 @@ def main() -> None:
         memory = resident_pages(agent_process.pid) / bare_resident_pages()
         asyncio.run(_end(port, names))
     report(
-        Verdict("agent: nothing to do, share of one core", alone),
+        Verdict("agent: idle, share of one core", alone),
         Verdict(f"agent: {COUNT} idle containers, share of one core", crowded, at_most=0.05),
-        Verdict("agent: what 100 more idle containers add", (crowded - alone) * 100 / COUNT),
+        Verdict("agent: growth with 100 more idle containers", (crowded - alone) * 100 / COUNT),
         Verdict(f"agent: {COUNT} idle containers, memory over bare Python", memory),
     )
 

@@ -126,7 +126,7 @@ def transactions(metrics_port: int) -> float:
         for line in response.read().decode().splitlines():
             if line.startswith("persys_scheduler_store_transactions_total "):
                 return float(line.split()[1])
-    raise LookupError("the scheduler shows no count of store transactions")
+    raise LookupError("the scheduler exports no count of store transactions")
 
 
 async def _serve_echo(port: int) -> None:

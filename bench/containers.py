@@ -153,7 +153,7 @@ async def _delete(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
     assert response.success, response.error_message
 
 
-class _Gone(Exception):  # noqa: N818  # what one waits for is no error
+class _Gone(Exception):  # noqa: N818  # not an error: the expected end of a wait
     pass
 
 

@@ -20,7 +20,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, Operator, Resources, Rules
 
 NODES = 10_000
-LIMIT = 20  # how many nodes an explanation tells about, if nobody says otherwise
+LIMIT = 20  # the default number of nodes in an explanation
 TRAITS = frozenset({"type:container"})
 SMALL = Requirements(Resources(100, 64, 0), TRAITS)
 LARGE = Requirements(Resources(6000, 1024, 1), TRAITS)

@@ -63,7 +63,7 @@ def main() -> None:
             max(taken) / LEASE_SECONDS,
             at_most=1.5,
         ),
-        Verdict("ha: cpu of a standby that follows over the leader's", following, at_most=0.5),
+        Verdict("ha: CPU of a following standby over the leader's", following, at_most=0.5),
     )
 
 

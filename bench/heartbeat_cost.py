@@ -73,7 +73,7 @@ def main() -> None:
             for ratio in (costs[count] / costs[0],)
         ),
         Verdict(
-            "heartbeat: scheduler's CPU of 1,000 that are all news", pending_reports / taking[0]
+            "heartbeat: scheduler's CPU of 1,000 changed statuses", pending_reports / taking[0]
         ),
     )
 

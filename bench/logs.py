@@ -94,7 +94,7 @@ async def _changes(port: int) -> tuple[tuple[float, float], tuple[float, float]]
                     pass
                 while (await _status(stub, name)) == "Running":
                     assert not listening.done() or perf_counter() - started_at < 60, (
-                        "it is not noticed"
+                        "the change is not visible"
                     )
                     await asyncio.sleep(0.001)
                 ours.append(perf_counter() - started_at)

@@ -38,7 +38,7 @@ MACHINE = control_pb2.WorkloadSpec(
     ),
 )
 ROUNDS = 16
-CALM_SECONDS = 1.0  # libvirt tidies up for a while after the end of a machine
+CALM_SECONDS = 1.0  # libvirt cleans up for some time after a VM has stopped
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ async def _measure(port: int) -> Verdict:
             bare.append(same.create())
             same.remove()
     return Verdict(
-        "machines: 1 applied, over bare virsh create", median(ours) / median(bare), at_most=1.2
+        "VMs: 1 applied, over bare virsh create", median(ours) / median(bare), at_most=1.2
     )
 
 

@@ -33,8 +33,8 @@ RULES: tuple[tuple[str, Callable[[int], Rules], float], ...] = (
     # Every one of its placements changes the order of a whole zone, so it may cost a little more.
     ("a group larger than a zone", lambda _: Rules(group="all", spread_over=("zone",)), 3),
     ("anti-affinity", lambda n: Rules(group=f"g{n // 10}", apart=True), 2),
-    ("a large group apart", lambda _: Rules(group="all", apart=True), 2),
-    ("a constraint that one in ten meets", lambda _: Rules(constraints=(NVME,)), 2),
+    ("a large group with anti-affinity", lambda _: Rules(group="all", apart=True), 2),
+    ("a constraint that one node in ten meets", lambda _: Rules(constraints=(NVME,)), 2),
     ("binpack", lambda _: Rules(strategy=Strategy.BINPACK), 2),
 )
 
@@ -54,7 +54,7 @@ def main() -> None:
             for name, rules, most in RULES
         ),
         Verdict(
-            "waiting: room offered to 10,000 that need more, over one placement",
+            "pending: capacity offered to 10,000 workloads that need more, over one placement",
             _offer_seconds(10_000) / fast,
             at_most=20,
         ),

@@ -148,9 +148,13 @@ async def _measure(place: Place, tls: Tls, seconds: float) -> None:
     report(
         Verdict("rotation: applies that failed", codes.total() - codes["OK"], at_most=0),
         Verdict("rotation: workloads whose last order was lost", behind, at_most=0),
-        Verdict("rotation: looks at which the agent had no scheduler", watch.alone, at_most=0),
-        Verdict("rotation: rotations over those due", rotations / (seconds / 10), at_least=0.8),
-        Verdict("rotation: applies over those meant", rate / APPLIES_PER_SECOND, at_least=0.9),
+        Verdict("rotation: checks in which the agent was disconnected", watch.alone, at_most=0),
+        Verdict(
+            "rotation: rotations over the expected number", rotations / (seconds / 10), at_least=0.8
+        ),
+        Verdict(
+            "rotation: applies over the planned number", rate / APPLIES_PER_SECOND, at_least=0.9
+        ),
     )
 
 
@@ -195,7 +199,7 @@ async def _until_ready(stub: control_pb2_grpc.AgentControlStub) -> None:
 
 
 async def _until_settled(stub: control_pb2_grpc.AgentControlStub) -> int:
-    """The number of workloads that have not converged after a while."""
+    """The number of workloads that have not converged within the deadline."""
     left = WORKLOADS
     for _ in range(120):
         response = await stub.ListWorkloads(control_pb2.ListWorkloadsRequest(), timeout=10)
