@@ -40,7 +40,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_systemd_accepts_the_units(root: Path) -> None:
-    # The units that ours depend on are those of the system.
+    # Our units depend on units of the system.
     shutil.copytree(SYSTEM_UNITS, root / "usr" / "lib" / "systemd" / "system", symlinks=True)
 
     units = [f"persys-{part}.service" for part in PARTS]

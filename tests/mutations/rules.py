@@ -42,7 +42,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         ),
     ),
 }  # fmt: skip
-# These only show what is known: to people, or to Prometheus.
+# These only show data to users or to Prometheus.
 EXPLAINING = frozenset({"explain", "remedy"})
 
 _WRITTEN: dict[type[ast.cmpop], str] = {

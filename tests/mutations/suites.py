@@ -119,7 +119,7 @@ def _conftests(path: str) -> Iterator[str]:
 
 @cache
 def _modules() -> dict[str, str]:
-    """The path of each module of ours, by its name."""
+    """The path of each module of this project, by its name."""
     found = {}
     for base in ("src", _TESTS):
         for path in (ROOT / base).rglob("*.py"):

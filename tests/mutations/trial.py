@@ -38,7 +38,7 @@ _BROKEN = re.compile(r"^seed \d+: .*$", re.MULTILINE)
 
 
 class Result(NamedTuple):
-    """`found_by` is a suite, or says that none found it."""
+    """`found_by` is a suite, or MISSED or STALE."""
 
     id: int
     found_by: str

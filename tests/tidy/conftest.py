@@ -1,4 +1,4 @@
-"""What the house rules look at: the tree of files, read once."""
+"""The source tree for the house rules, read once."""
 
 import ast
 from pathlib import Path
@@ -15,7 +15,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def sources(root: Path) -> dict[str, str]:
-    """The text of each file of ours, by its path under src/persys. Generated code is not ours."""
+    """The text of each source file, by its path under src/persys, without generated code."""
     package = root / "src" / "persys"
     return {
         path.relative_to(package).as_posix(): path.read_text(encoding="utf-8")
@@ -39,7 +39,7 @@ def documents(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def texts(root: Path) -> dict[str, str]:
-    """Every text file of the project that a person wrote, by its path in the project."""
+    """Every text file of the project that is not generated, by its path in the project."""
     found: dict[str, str] = {}
     for path in sorted(root.rglob("*")):
         parts = path.relative_to(root).parts

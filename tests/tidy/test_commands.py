@@ -16,7 +16,7 @@ COMMANDS: dict[str, Command] = {
     **{f"{group.name} {each.name}": each for group in GROUPS for each in group.commands},
     **{each.name: each for each in SINGLES},
 }
-# Commands in a module of another name, because they share most of its code or are no command module.
+# Commands in a module of another name, because they share most of its code or are not command modules.
 ELSEWHERE = {
     "apply": "commands.workload",
     "console": "commands.exec",

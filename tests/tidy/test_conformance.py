@@ -99,7 +99,7 @@ def functions_of(path: Path) -> frozenset[str]:
 
 
 def words_occur(identity: str, path: Path) -> bool:
-    """An id is made of what the file says, word by word."""
+    """Ids are created from the words of the file."""
     text = path.read_text("utf-8")
     return all(re.search(rf"\b{word}\b", text) for word in re.findall(r"\w+", identity))
 

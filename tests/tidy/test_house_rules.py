@@ -21,7 +21,7 @@ CLOCKS = frozenset(
     }
 )
 STRAY_TASKS = frozenset({"asyncio.create_task", "asyncio.ensure_future", "asyncio.gather"})
-# Who may import what: one door to each engine.
+# Each third-party client is imported in one module.
 CLIENT_DOORS = {
     "aiodocker": {"agent/runtimes/docker/engine.py"},
     "sqlite3": {
@@ -120,14 +120,14 @@ def no_long_file(_path: str, text: str, _tree: ast.Module) -> Iterator[str]:
 
 
 def no_vague_name(path: str, _text: str, _tree: ast.Module) -> Iterator[str]:
-    """A module's name says what is in it."""
+    """A module name describes its content."""
     for word in path.removesuffix(".py").split("/"):
         if word in VAGUE_NAMES:
             yield f"is called {word}"
 
 
 def no_print(path: str, _text: str, tree: ast.Module) -> Iterator[str]:
-    """Processes log; only what talks to a person prints."""
+    """Processes log; only command-line programs print."""
     if not (path.startswith("cli/") or path == OUTERMOST_FRAME or path.endswith("__main__.py")):
         yield from uses_of(tree, frozenset({"print"}))
 

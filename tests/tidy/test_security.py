@@ -1,4 +1,4 @@
-"""docs/security.md: who may call what is made from the tables that are asked; every bad actor has a test."""
+"""docs/security.md: permissions are generated from the tables of the code; every attack has a test."""
 
 import re
 import subprocess

@@ -125,7 +125,7 @@ class NoVolumes:
 
 @dataclass
 class Node:
-    """The environment of the agent. A test replaces the part that shall fail."""
+    """The environment of the agent. A test replaces the part that must fail."""
 
     directory: Path
     runtime: Runtime = field(default_factory=MemoryRuntime)

@@ -148,7 +148,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 @pytest.fixture
 def own_image(demo_image: str, tmp_path: Path) -> Path:
-    """What an image of its own is built from."""
+    """The content of a unique image."""
     context = tmp_path / "image"
     context.mkdir()
     (context / "Dockerfile").write_text(f"FROM {demo_image}\nARG own\nLABEL own=$own\n")

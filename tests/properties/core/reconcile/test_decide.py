@@ -35,7 +35,7 @@ SMALL, LARGE, HUGE = Resources(100, 128), Resources(2000, 128), Resources(9000, 
 
 
 def rooms_for(situation: Situation) -> Placer:
-    """Node n1 takes what is small, n2 also what is large; huge fits nowhere.
+    """Small workloads fit on n1, large ones only on n2, and huge ones on no node.
 
     Nothing is placed on the node of the situation while it is silent or draining.
     """

@@ -68,7 +68,7 @@ FAULTY_SECONDS = 1.0
 def new_state(directory: Path) -> tuple[Journal, FaultyConnection]:
     created = Journal(directory / "state.db", cluster_id="default", node_id=NodeId("n1"))
     faulty = FaultyConnection(created.connection)
-    created.connection = faulty  # type: ignore[assignment]  # it stands in between
+    created.connection = faulty  # type: ignore[assignment]  # a proxy of the connection
     created.begin_run({})
     return created, faulty
 
@@ -141,7 +141,7 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def an_agent(directory: Path) -> AsyncIterator[tuple[RunningAgent, FaultyConnection]]:
     async with a_running_agent(Node(directory)) as running:
         faulty = FaultyConnection(running.journal.connection)
-        running.journal.connection = faulty  # type: ignore[assignment]  # it stands in between
+        running.journal.connection = faulty  # type: ignore[assignment]  # a proxy of the connection
         try:
             yield running, faulty
         finally:

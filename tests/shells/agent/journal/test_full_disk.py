@@ -37,7 +37,7 @@ def agent(small_disk: Path, new_agent: Callable[..., "Agent"], free_port: int) -
     )
     created.start()
     yield created
-    created.close()  # before its disk goes away
+    created.close()  # before its disk is removed
 
 
 def fill(path: Path) -> None:

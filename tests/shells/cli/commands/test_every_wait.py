@@ -78,7 +78,7 @@ CONDITIONS: dict[str, Callable[[Cluster, WorkloadView], None]] = {
     "stopped or started by another": reverse_desired_state,
     "scheduler away": loses_the_scheduler,
 }
-# What is no obstacle on the way to a goal.
+# Conditions that do not prevent the desired state.
 HARMLESS = {
     ("workload delete", "deleted by another"),
     ("workload retry", "replaced by another"),  # whichever revision there is, it is tried again

@@ -21,7 +21,7 @@ COMMANDS: dict[str, Command] = {
     **{f"{group.name} {each.name}": each for group in GROUPS for each in group.commands},
     **{each.name: each for each in SINGLES},
 }
-# Global options are added to each command by one line, so one command speaks for all.
+# Global options are added to each command by one line, so one command is tested for all.
 OPTIONS = {name: command.arguments for name, command in COMMANDS.items()} | {"version": GLOBAL}
 WITH_VALUE = [
     (name, option.names[0])

@@ -14,7 +14,7 @@ from shells.scheduler.replicas import Replicas, some_replicas, until_leading
 
 @pytest.fixture
 async def replicas() -> AsyncIterator[Replicas]:
-    """One leads, one stands by."""
+    """One leader and one standby."""
     async with some_replicas() as created:
         await created.add()
         await created.add()

@@ -118,7 +118,7 @@ LEASE = {"node_lease": timedelta(seconds=2)}
 
 
 async def is_superseded(cluster: Cluster, link: Link, held: str, *, boot_id: str) -> bool:
-    """Whether a clone is told that it is superseded within more than a lease."""
+    """Whether a clone is superseded within more than a lease."""
     for _ in range(7):
         await link.heartbeat(pb.HeartbeatRequest(node_id="n1", instance_id=held))
         async with connected(cluster) as clone:  # a stream ends with the refusal

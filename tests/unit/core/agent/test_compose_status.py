@@ -129,7 +129,7 @@ def test_a_service_stopped_by_hand_is_started_again() -> None:
 
 
 def test_services_restarted_by_the_agent_follow_the_policy_of_the_file() -> None:
-    ended = a_member("db", Condition.EXITED, exit_code=1)  # Docker was told never to restart it
+    ended = a_member("db", Condition.EXITED, exit_code=1)  # its Docker restart policy is no
     plan = ServicePlan(RestartPolicy("always"))
     assert outcome(a_stack(WEB, ended, plans={"db": plan, "web": ServicePlan()})) == Perform(
         Step.START

@@ -50,6 +50,6 @@ def test_an_external_data_file_is_found(tmp_path: Path) -> None:
 def test_an_external_data_file_that_is_only_named_is_found(tmp_path: Path) -> None:
     option = f"data_file={tmp_path / 'data'}"
     head = bytearray(a_disk(tmp_path / "disk", "-f", "qcow2", "-o", option))
-    head[72:80] = bytes(8)  # says that it needs no other file
+    head[72:80] = bytes(8)  # declares that it needs no other file
 
     assert has_external_data(bytes(head))

@@ -420,7 +420,7 @@ def test_a_node_that_cannot_tell_still_gets_a_new_order() -> None:
     assert [type(effect) for effect in decided(situation).effects] == [Apply]
 
 
-# ---- gone although it was there
+# ---- absent although it was running
 
 
 @pytest.mark.parametrize("actual", [Actual.ABSENT, Actual.UNKNOWN], ids=str)

@@ -103,7 +103,7 @@ def test_recovery_ends_automatically_only_with_the_lost_marker() -> None:
     [
         ("others", 3, False, True),
         ("others", 0, False, False),  # nothing is lost with it
-        ("others", 3, True, False),  # this cluster has begun to live: its copies are orphans
+        ("others", 3, True, False),  # this is a new cluster: existing copies are orphans
         ("ours", 3, False, False),
         ("", 3, False, False),  # third-party agents do not report it
         ("buried", 3, False, False),  # an operator has accepted that loss

@@ -46,7 +46,7 @@ async def test_work_of_one_key_runs_serially_in_the_order_of_submission() -> Non
         queues: KeyedQueue[str] = KeyedQueue(group, contain=nullcontext)
         for index, gate in enumerate(gates):
             queues.submit("n1", work_that(log, str(index), gate))
-        for gate in reversed(gates):  # the last may end first, but has not begun
+        for gate in reversed(gates):  # the last may end first, but has not started
             gate.set()
             await settle()
 

@@ -44,7 +44,7 @@ class Source(CertificateSource):
             raise UnavailableError(self.failures.pop(0))
         created = issue(
             self._root.issuer,
-            x509.load_pem_x509_csr(csr_pem).public_key(),  # type: ignore[arg-type]  # it is one of ours
+            x509.load_pem_x509_csr(csr_pem).public_key(),  # type: ignore[arg-type]  # a fake of the protocol
             ME,
             trust_domain=TRUST_DOMAIN,
             now=datetime.now(UTC),

@@ -47,7 +47,7 @@ class FakeCa(CertificateSource):
         key = x509.load_pem_x509_csr(csr_pem).public_key()
         created = issue(
             self._root.issuer,
-            key,  # type: ignore[arg-type]  # it is one of ours
+            key,  # type: ignore[arg-type]  # a fake of the protocol
             ME,
             trust_domain=TRUST_DOMAIN,
             now=self._clock.now(),

@@ -39,7 +39,7 @@ class Source(CertificateSource):
             return self.answer
         created = issue(
             self._root.issuer,
-            request.public_key(),  # type: ignore[arg-type]  # it is one of ours
+            request.public_key(),  # type: ignore[arg-type]  # a fake of the protocol
             ME,
             trust_domain=TRUST_DOMAIN,
             now=datetime.now(UTC),

@@ -266,7 +266,7 @@ async def test_a_token_that_cannot_be_renewed_is_logged_once(
             await vault.request("GET", WANTED)
 
     assert [line["event"] for line in lines] == ["vault.login_ends"]
-    left = lines[0]["expires_at"] - clock.now()  # which was said in the beginning
+    left = lines[0]["expires_at"] - clock.now()  # as configured at the start
     assert abs(left.total_seconds() - HOUR) < 30
 
 

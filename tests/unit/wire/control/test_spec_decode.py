@@ -560,7 +560,7 @@ def test_a_stack_from_git_needs_no_text(source_type: str) -> None:
         "git",
         git_repo="https://example.org/a.git",
         git_ref="v1",
-        needs=StackNeeds(holds_data=True),  # nobody knows yet
+        needs=StackNeeds(holds_data=True),  # not known yet
     )
 
 
