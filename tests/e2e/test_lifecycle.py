@@ -27,7 +27,7 @@ class EmptyRegistry(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Refusal)
-        self.asked: list[str] = []
+        self.requested_paths: list[str] = []
 
 
 class _Refusal(BaseHTTPRequestHandler):
@@ -36,7 +36,7 @@ class _Refusal(BaseHTTPRequestHandler):
         if self.path == "/v2/":
             self._answer(200, b"{}")
             return
-        self.server.asked.append(self.path)
+        self.server.requested_paths.append(self.path)
         self._answer(404, b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "unknown"}]}')
 
     def do_HEAD(self) -> None:
@@ -187,14 +187,14 @@ def test_a_missing_image_is_not_retried(
 
     cluster.apply(name, absent)
     view = cluster.wait_for(name, "Failed")
-    request_count = len(registry.asked)
+    request_count = len(registry.requested_paths)
     time.sleep(FIRST_RETRY_SECONDS * (1 + JITTER) + 1)  # a retry would have happened
 
     assert view.failure_reason == "IMAGE_NOT_FOUND"
     assert "absent" in view.reason.message
     assert not view.reason.retryable
     assert not view.HasField("retry_next_at")
-    assert 0 < request_count == len(registry.asked)
+    assert 0 < request_count == len(registry.requested_paths)
     assert cluster.status(name) == "Failed"
 
     cluster.run_all([name], sleeper)  # another revision is tried again

@@ -286,14 +286,14 @@ class HostileAgent:
                 complete = pb.ControlMessage(heartbeat=heartbeat, number=number)
                 await stream.write(complete.SerializeToString())
 
-    def _answers(self, asked: pb.StreamCall) -> list[bytes]:
-        method = AGENT.methods_by_name.get(asked.method)
-        if method is None or asked.cancel:
+    def _answers(self, call: pb.StreamCall) -> list[bytes]:
+        method = AGENT.methods_by_name.get(call.method)
+        if method is None or call.cancel:
             return []
         random = self.random
         frames = []
         for _ in range(random.choice((0, 1, 1, 1, 3, 30))):
-            reply = pb.StreamReply(id=asked.id)
+            reply = pb.StreamReply(id=call.id)
             match random.randrange(6):
                 case 0:
                     reply.response = some_bytes(random)
@@ -304,7 +304,7 @@ class HostileAgent:
                     reply.message = "x" * random.choice((0, 10, 70_000))
                 case 3:
                     reply = a_message(random, pb.StreamReply.DESCRIPTOR)
-                    reply.id = random.choice((asked.id, asked.id - 1, asked.id + 1, 0))
+                    reply.id = random.choice((call.id, call.id - 1, call.id + 1, 0))
                 case _:
                     reply.response = a_response(random, method)
             reply.last = random.random() < 0.3

@@ -48,7 +48,7 @@ def test_every_command_block_runs_or_states_why_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("```\nanything\n```\n", ""),
         ("```sh\npersysctl version\n```\n", "run"),
@@ -59,12 +59,12 @@ def test_every_command_block_runs_or_states_why_not() -> None:
         ("<!-- not run: needs three machines -->\n\ntext\n\n```sh\ntrue\n```\n", "run"),
     ],
 )
-def test_a_block_is_run_or_excused_or_found(text: str, told: str) -> None:
+def test_a_block_is_run_or_excused_or_found(text: str, expected: str) -> None:
     (block,) = blocks_in("a.md", text)
 
     found = "" if list(undeclared([block])) else "run" if block.is_run else "excused"
 
-    assert found == told
+    assert found == expected
 
 
 def test_only_prompt_lines_of_a_console_block_are_commands() -> None:

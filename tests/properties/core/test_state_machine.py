@@ -62,7 +62,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.tombstones: dict[NodeId, Tombstone] = {}
         self.agents = {node_id: ModelAgent() for node_id in NODES}
         self.sent: list[Effect] = []
-        self.asked: Effect | None = None  # what the dispatch is about
+        self.dispatched: Effect | None = None  # what the dispatch is about
         self.epoch = 0
         self.epochs = count(1)  # the cluster's counter
         self.next_epoch = next(self.epochs)
@@ -85,7 +85,7 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(data=st.booleans())
     def id_is_reused(self, data: bool) -> None:
         self.situation = Situation(a_workload(spec=WITH_DATA if data else STATELESS))
-        self.asked = None
+        self.dispatched = None
         self.decide()
 
     @rule(node_id=nodes, phase=st.sampled_from(Phase))
@@ -122,7 +122,7 @@ class CoreMachine(RuleBasedStateMachine):
                 goal = Goal(situation.workload.revision, desired, effect.epoch)
                 dispatch = Dispatch(goal, self.now)
                 self.sent.append(effect)
-                self.asked = effect
+                self.dispatched = effect
         self.situation = replace(
             situation,
             assignment=decision.assignment,
@@ -267,7 +267,11 @@ class CoreMachine(RuleBasedStateMachine):
         self.record_response(effect, given=answer)
 
     def record_response(self, effect: Effect, *, given: bool) -> None:
-        if self.situation is None or self.situation.dispatch is None or effect is not self.asked:
+        if (
+            self.situation is None
+            or self.situation.dispatch is None
+            or effect is not self.dispatched
+        ):
             return
         dispatch = self.situation.dispatch
         if dispatch.in_flight:

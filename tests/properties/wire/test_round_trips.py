@@ -199,11 +199,11 @@ logins = st.builds(
 ) | st.just(Login())
 
 
-def with_devices_once(asked: list[Disk]) -> tuple[Disk, ...]:
-    taken = [disk.device for disk in asked]
+def with_devices_once(disks: list[Disk]) -> tuple[Disk, ...]:
+    taken = [disk.device for disk in disks]
     return tuple(
         replace(disk, device="") if disk.device in taken[:index] else disk
-        for index, disk in enumerate(asked)
+        for index, disk in enumerate(disks)
     )
 
 

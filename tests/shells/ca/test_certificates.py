@@ -56,12 +56,14 @@ async def test_a_renewal_gives_the_same_identity_and_hosts(ca: RunningCa, tmp_pa
     await ca.ask(again, lambda client: client.renew(new_request(new_key(), N1, ())))
 
 
-@pytest.mark.parametrize("asked", [Identity(Role.AGENT, "n2"), Identity(Role.SCHEDULER, "n1")])
-async def test_a_renewal_for_another_identity_is_rejected(ca: RunningCa, asked: Identity) -> None:
+@pytest.mark.parametrize("requested", [Identity(Role.AGENT, "n2"), Identity(Role.SCHEDULER, "n1")])
+async def test_a_renewal_for_another_identity_is_rejected(
+    ca: RunningCa, requested: Identity
+) -> None:
     files = await ca.joined("n1")
 
     with pytest.raises(DeniedError, match="only agent/n1"):
-        await ca.ask(files, lambda client: client.renew(new_request(new_key(), asked, ())))
+        await ca.ask(files, lambda client: client.renew(new_request(new_key(), requested, ())))
 
 
 async def test_a_renewal_adds_no_hosts(ca: RunningCa) -> None:

@@ -142,12 +142,12 @@ async def test_the_secret_is_not_sent_to_a_server_with_the_root_but_no_key_under
     await asyncio.to_thread(other.authority.database.close)
 
 
-@pytest.mark.parametrize("asked", [Identity(Role.AGENT, "n2"), Identity(Role.ADMIN, "n1")])
-async def test_a_csr_for_another_identity_is_rejected(ca: RunningCa, asked: Identity) -> None:
+@pytest.mark.parametrize("requested", [Identity(Role.AGENT, "n2"), Identity(Role.ADMIN, "n1")])
+async def test_a_csr_for_another_identity_is_rejected(ca: RunningCa, requested: Identity) -> None:
     token = await ca.token("n1")
 
     with pytest.raises(DeniedError, match="only agent/n1") as err:
-        await asyncio.to_thread(join, token, new_request(new_key(), asked, ()))
+        await asyncio.to_thread(join, token, new_request(new_key(), requested, ()))
     assert err.value.reason == "identity"
 
 

@@ -77,16 +77,16 @@ class QueueModel:
             self.candidates_for([node_id])
         self.candidates_for(self.waiting.after_decision(name, self.node_index.slots))
 
-    def change(self, deed: "NodeChange") -> None:
+    def change(self, change: "NodeChange") -> None:
         self.node_index.put_node(
-            deed.node_id,
-            allocatable=Resources(deed.cpu, 2048, 10),
+            change.node_id,
+            allocatable=Resources(change.cpu, 2048, 10),
             traits=CONTAINER,
-            closed=deed.closed,
-            labels={"zone": deed.zone},
-            taints=frozenset(deed.taints),
+            closed=change.closed,
+            labels={"zone": change.zone},
+            taints=frozenset(change.taints),
         )
-        self.candidates_for([deed.node_id])
+        self.candidates_for([change.node_id])
 
     def candidates_for(self, node_ids: Iterable[NodeId]) -> None:
         for node_id in node_ids:

@@ -86,20 +86,20 @@ class FlakyRuntime(MemoryRuntime):
 
     def __init__(self) -> None:
         super().__init__()
-        self.mood = "well"
+        self.state = "well"
 
     async def ping(self) -> None:
-        if self.mood == "away":
+        if self.state == "away":
             raise RuntimeUnavailableError("docker is not responding")
-        if self.mood == "broken":
+        if self.state == "broken":
             raise ValueError("not JSON")
-        if self.mood == "hanging":
+        if self.state == "hanging":
             await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("mood", ["away", "broken", "hanging"])
+@pytest.mark.parametrize("state", ["away", "broken", "hanging"])
 async def test_a_runtime_that_does_not_respond_is_unavailable_until_it_does(
-    mood: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PING_INTERVAL_SECONDS", "PING_AGAIN_SECONDS", "PING_DEADLINE_SECONDS"):
         monkeypatch.setattr(runtime_watch, name, 0.05)
@@ -108,9 +108,9 @@ async def test_a_runtime_that_does_not_respond_is_unavailable_until_it_does(
         unavailable: Callable[[], list[WorkloadType]] = running.agent._node.watches.unavailable
         assert unavailable() == []
 
-        runtime.mood = mood
+        runtime.state = state
         await running.until(lambda: unavailable() == [WorkloadType.CONTAINER], "it is unavailable")
-        runtime.mood = "well"
+        runtime.state = "well"
         await running.until(lambda: unavailable() == [], "it is available again")
 
 

@@ -85,7 +85,7 @@ async def test_an_unexpected_response_is_not_used_for_a_registration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"), [(0, 10), (1, 1), (30, 30), (-5, 1), (301, 300), (2**31 - 1, 300)]
+    ("requested", "seconds"), [(0, 10), (1, 1), (30, 30), (-5, 1), (301, 300), (2**31 - 1, 300)]
 )
-def test_the_heartbeat_interval_of_a_scheduler_is_limited(said: int, seconds: float) -> None:
-    assert heartbeat_interval(said) == seconds
+def test_the_heartbeat_interval_of_a_scheduler_is_limited(requested: int, seconds: float) -> None:
+    assert heartbeat_interval(requested) == seconds

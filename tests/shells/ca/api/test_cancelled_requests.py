@@ -124,7 +124,7 @@ def cancelling() -> RequestCanceller:
 
 
 @pytest.fixture
-async def asked(
+async def admin_client(
     settings: CaSettings, tmp_path: Path, cancelling: RequestCanceller
 ) -> AsyncIterator[ParsedCsr]:
     async with a_running_ca(settings, tmp_path, LIMITS, around=cancelling.middleware()) as ca:
@@ -140,27 +140,27 @@ async def asked(
 
 @pytest.mark.parametrize("route", CALLS)
 async def test_a_cancelled_request_is_applied_completely_or_not_at_all(
-    route: str, asked: ParsedCsr, cancelling: RequestCanceller
+    route: str, admin_client: ParsedCsr, cancelling: RequestCanceller
 ) -> None:
-    authority = asked.ca.ca.authority
+    authority = admin_client.ca.ca.authority
 
     async def prepared(own: str) -> tuple[Body, State]:
-        body: Body = await asked.ca.on_thread(partial(CALLS[route], authority, own))
-        before: State = await asked.ca.on_thread(asked.state)
+        body: Body = await admin_client.ca.on_thread(partial(CALLS[route], authority, own))
+        before: State = await admin_client.ca.on_thread(admin_client.state)
         return body, before
 
     async def changed(before: State) -> State:
-        after: State = await asked.ca.on_thread(asked.state)
+        after: State = await admin_client.ca.on_thread(admin_client.state)
         return after - before
 
     body, before = await prepared("whole")
-    assert await asked.ask(route, body) == 200
+    assert await admin_client.ask(route, body) == 200
     complete = await changed(before)
     assert complete["lines"] == 1
 
     async def attempt(moment: Moment) -> bool:
         body, before = await prepared(f"x{moment.number}{'b' if moment.late else 'a'}")
-        reached = await cancelling.cancelled(moment, asked.ask(route, body))
+        reached = await cancelling.cancelled(moment, admin_client.ask(route, body))
         found = await changed(before)
         assert found == complete or (reached and not found), moment
         return reached

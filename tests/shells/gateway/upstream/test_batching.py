@@ -21,11 +21,11 @@ class Source:
     """Records the requested names, and returns when the test releases it."""
 
     def __init__(self) -> None:
-        self.asked: list[list[str]] = []
+        self.requested: list[list[str]] = []
         self.may_end = asyncio.Event()
 
     async def fetch(self, names: Sequence[str]) -> Mapping[str, str]:
-        self.asked.append(list(names))
+        self.requested.append(list(names))
         await self.may_end.wait()
         return {name: name.upper() for name in names if name != "none"}
 
@@ -40,7 +40,7 @@ async def test_a_read_during_a_call_joins_the_next_batch() -> None:
         await run_loop()
         source.may_end.set()
 
-    assert source.asked == [["a"], ["b", "c", "a"]]
+    assert source.requested == [["a"], ["b", "c", "a"]]
     assert [first.result(), *(one.result() for one in later)] == ["A", "B", "C", "A", "B"]
 
 

@@ -36,7 +36,7 @@ class RecordingAgents:
         self.meanwhile: Callable[[], None] | None = None  # before the first answer
         self.may_answer = asyncio.Event()
         self.may_answer.set()
-        self.asked = asyncio.Event()
+        self.called = asyncio.Event()
 
     def _answer(self, verb: str, node_id: NodeId) -> Observation:
         self.verbs.append(verb)
@@ -59,7 +59,7 @@ class RecordingAgents:
         self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
     ) -> Observation:
         seen = self._answer("ask", node_id)
-        self.asked.set()
+        self.called.set()
         await self.may_answer.wait()
         return seen
 
@@ -249,7 +249,7 @@ async def test_a_node_with_a_call_in_progress_gets_no_further_call(world: World)
     world.agents.may_answer.clear()
     world.dispatcher.submit(QUESTIONS[0])
     world.dispatcher.submit(ORDERS[0])
-    await asyncio.wait_for(world.agents.asked.wait(), 30)
+    await asyncio.wait_for(world.agents.called.wait(), 30)
     for _ in range(20):  # everything that can be sent is sent now
         await asyncio.sleep(0)
     assert world.agents.verbs == ["ask"]

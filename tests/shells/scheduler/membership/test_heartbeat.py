@@ -61,9 +61,11 @@ def test_usage_and_clock_are_decoded_each_time() -> None:
 
 
 @given(st.lists(st.lists(st.sampled_from(["Running", "Stopped", "Failed"]), max_size=3)))
-def test_the_meaning_of_a_heartbeat_does_not_depend_on_earlier_ones(told: list[list[str]]) -> None:
+def test_the_meaning_of_a_heartbeat_does_not_depend_on_earlier_ones(
+    reports: list[list[str]],
+) -> None:
     statuses = ReportedStatuses()
-    for number, states in enumerate(told):
+    for number, states in enumerate(reports):
         at = NOW + timedelta(seconds=number)
         seen = statuses.read(a_heartbeat(*states), NODE, at, LIMITED)
 

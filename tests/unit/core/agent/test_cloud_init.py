@@ -148,7 +148,7 @@ def test_root_may_log_in_when_it_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "vendor_data",
     [
         "#cloud-config\npackages: [ä]\n",
         SCRIPT,
@@ -156,8 +156,8 @@ def test_root_may_log_in_when_it_is_named() -> None:
     ],
     ids=["config", "script", "MIME"],
 )
-def test_a_login_stands_beside_the_users_own_vendor_data(said: str) -> None:
-    spec = a_machine(Login(ssh_keys=(KEY,)), vendor_data=said)
+def test_a_login_stands_beside_the_users_own_vendor_data(vendor_data: str) -> None:
+    spec = a_machine(Login(ssh_keys=(KEY,)), vendor_data=vendor_data)
 
     complete = message_from_string(the_file("vendor-data", spec))
     parts = [part.get_payload(decode=True) for part in complete.walk() if not part.is_multipart()]
@@ -213,7 +213,7 @@ def test_the_users_own_network_configuration_is_taken_instead() -> None:
         (VMSpec(1, 512, cloud_init_base64="eA=="), True),
         (VMSpec(1, 512, login=Login(ssh_keys=(KEY,))), True),
     ],
-    ids=["nothing said", "an image", "user data", "one string", "a login"],
+    ids=["empty", "an image", "user data", "one string", "a login"],
 )
 def test_a_seed_is_created_only_for_a_vm_that_needs_one(spec: VMSpec, wanted: bool) -> None:
     assert is_wanted(spec) is wanted

@@ -16,7 +16,7 @@ def test_only_the_name_of_a_service_begins_with_an_underscore() -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "told"),
+    ("server", "expected"),
     [
         ("10.0.0.5", ("10.0.0.5", 53)),
         ("10.0.0.5:1053", ("10.0.0.5", 1053)),
@@ -26,9 +26,9 @@ def test_only_the_name_of_a_service_begins_with_an_underscore() -> None:
     ],
 )
 def test_a_dns_server_is_an_address_with_or_without_a_port(
-    server: str, told: tuple[str, int]
+    server: str, expected: tuple[str, int]
 ) -> None:
-    assert split_server(server) == told
+    assert split_server(server) == expected
 
 
 @pytest.mark.parametrize("server", ["dns.example.com", "10.0.0.5:", "10.0.0.5:0", "10.0.0.5:70000"])

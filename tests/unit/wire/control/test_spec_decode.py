@@ -517,10 +517,10 @@ def test_only_retain_keeps_a_volume(word: str, *, retain: bool) -> None:
     assert spec.managed_volumes[0].retain is retain
 
 
-@pytest.mark.parametrize("said", ["", "container", "Container"])
-def test_the_type_defaults_to_that_of_the_spec(said: str) -> None:
+@pytest.mark.parametrize("spec_type", ["", "container", "Container"])
+def test_the_type_defaults_to_that_of_the_spec(spec_type: str) -> None:
     message = a_container()
-    message.type = said
+    message.type = spec_type
 
     assert isinstance(workload_spec(message)[0], ContainerSpec)
 

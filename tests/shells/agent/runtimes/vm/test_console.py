@@ -131,8 +131,8 @@ def guest(node: Agent) -> Iterator[Agent]:
     eventually(lambda: not node.knows(NAME), "it is removed", within=60)
 
 
-def log(agent: Agent, **asked: Any) -> str:
-    chunks = agent.stub.StreamLogs(pb.LogsRequest(workload_id=NAME, **asked), timeout=30)
+def log(agent: Agent, **options: Any) -> str:
+    chunks = agent.stub.StreamLogs(pb.LogsRequest(workload_id=NAME, **options), timeout=30)
     return b"".join(chunk.data for chunk in chunks).decode()
 
 
@@ -146,7 +146,7 @@ def test_the_log_shows_the_console_from_the_start_or_its_tail(guest: Agent) -> N
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("options", "reason"),
     [
         ({"previous": True}, "its console log contains all runs"),
         ({"since_unix_nanos": 1}, "has no timestamps"),
@@ -155,10 +155,10 @@ def test_the_log_shows_the_console_from_the_start_or_its_tail(guest: Agent) -> N
     ],
 )
 def test_log_options_that_a_console_does_not_support_are_rejected(
-    guest: Agent, asked: dict[str, Any], reason: str
+    guest: Agent, options: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(grpc.RpcError) as refused:
-        log(guest, **asked)
+        log(guest, **options)
 
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert reason in str(refused.value.details())

@@ -18,14 +18,16 @@ def a_git(directory: Path, *, bytes_max: int = 100 * MB) -> Git:
     return Git(Credentials(directory), ThreadPathCalls(), bytes_max=bytes_max)
 
 
-async def fetched(git: Git, store: Path, repository: str, told: list[str] | None = None) -> str:
+async def fetched(
+    git: Git, store: Path, repository: str, queued_texts: list[str] | None = None
+) -> str:
     return await git.fetch(
         store,
         repository=repository,
         ref="",
         credential="",
         commit="",
-        queued=(told if told is not None else []).append,
+        queued=(queued_texts if queued_texts is not None else []).append,
     )
 
 
