@@ -280,7 +280,7 @@ def build_garbage_collector(
         ),
         interval=settings.gc_interval,
         dry_run=settings.gc_dry_run,
-        in_touch=shared.contact.unbroken_for,
+        connected_for=shared.contact.unbroken_for,
         supervisor=shared.supervisor,
         owned=shared.owned,
     )

@@ -65,11 +65,11 @@ class GarbageCollector:
         ages: Ages,
         interval: timedelta,
         dry_run: bool,
-        in_touch: Callable[[], timedelta],
+        connected_for: Callable[[], timedelta],
         supervisor: Supervisor,
         owned: OwnedWork,
     ) -> None:
-        """`in_touch`: for how long the scheduler has responded without a long gap."""
+        """`connected_for`: for how long the scheduler has responded without a long gap."""
         self._journal = journal
         self._locks = locks
         self._clock = clock
@@ -78,7 +78,7 @@ class GarbageCollector:
         self._ages = ages
         self._interval = interval
         self._dry_run = dry_run
-        self._in_touch = in_touch
+        self._connected_for = connected_for
         self._supervisor = supervisor
         self._owned = owned
         self._seen_since: dict[str, datetime] = {}
@@ -119,7 +119,7 @@ class GarbageCollector:
             deleted_here=[
                 one.workload_id for one in self._journal.deletion_markers.values() if one.was_here
             ],
-            in_touch=self._in_touch(),
+            connected_for=self._connected_for(),
             now=now,
         )
         if self._ages.image:

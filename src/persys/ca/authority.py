@@ -276,10 +276,10 @@ class Authority:
         Requests without an identity are counted separately, so that they cannot hide those with one.
         """
         name = f"{who or 'unknown'}, from {where}"
-        ration = self._anonymous if who is None else self._identified
+        limiter = self._anonymous if who is None else self._identified
         now = self._clock.monotonic()
-        lines = [(f"several, until {self._clock.now():%H:%M}", text) for text in ration.close(now)]
-        if ration.take(Denial(name, "", what, where, "", why), now) is not None:
+        lines = [(f"several, until {self._clock.now():%H:%M}", text) for text in limiter.close(now)]
+        if limiter.take(Denial(name, "", what, where, "", why), now) is not None:
             lines.append((name, why))
         for author, text in lines:
             self.database.add_line(self._line(REFUSED, author, what, text))

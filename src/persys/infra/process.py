@@ -27,9 +27,9 @@ def run(main: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> int:
     except PersysError as err:
         return _report(err)
     except ExceptionGroup as group:
-        expected, surprises = group.split(PersysError)
-        if surprises is not None:
-            log.error("process.crashed", exc_info=surprises)
+        expected, unexpected = group.split(PersysError)
+        if unexpected is not None:
+            log.error("process.crashed", exc_info=unexpected)
             return 1
         assert expected is not None
         return _report(_leaf(expected))

@@ -125,8 +125,10 @@ class WhatIf:
         for node_id, member in sorted(self.scheduler.cluster.nodes.items()):
             if member.node.status is not NodeStatus.NOT_READY:
                 node = self._nodes[node_id] = self._process(node_id)
-                obedient = InstantNode(node_id, self._host.wall.now)
-                node.serves = {name: getattr(obedient, name, _unimplemented) for name in METHODS}
+                instant_node = InstantNode(node_id, self._host.wall.now)
+                node.serves = {
+                    name: getattr(instant_node, name, _unimplemented) for name in METHODS
+                }
                 group.create_task(_ended(node.run(self._beat)))
         await asyncio.sleep(SETTLING_SECONDS)
 

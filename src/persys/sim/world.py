@@ -220,7 +220,7 @@ class World:
         self._supervise(clone.process, clone.run)
         return clone
 
-    def is_in_touch(self, node: SimNode) -> bool:
+    def has_contact(self, node: SimNode) -> bool:
         """A scheduler has acknowledged a recent heartbeat."""
         return self.invariants.heartbeats.silent_for(node.id) < IN_TOUCH_SECONDS
 

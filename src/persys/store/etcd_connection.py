@@ -49,13 +49,13 @@ class Member(Generic[Stubs]):
             self.channel = grpc.aio.secure_channel(target, tls, options=_OPTIONS)
         self.stubs = stubs(self.channel)
 
-    async def connect(self, *, patience_seconds: float) -> bool:
+    async def connect(self, *, timeout_seconds: float) -> bool:
         """Whether the member is connected. A refused connection fails at once, others time out."""
         state = self.channel.get_state(try_to_connect=True)
         if state is grpc.ChannelConnectivity.READY:
             return True
         try:
-            async with asyncio.timeout(patience_seconds):
+            async with asyncio.timeout(timeout_seconds):
                 while state is not grpc.ChannelConnectivity.READY:
                     if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
                         return False
@@ -235,10 +235,10 @@ class EtcdConnection(Generic[Stubs]):
                 raise answer
 
     async def _ready_member(self) -> Member[Stubs]:
-        patience = self._options.deadline_seconds / len(self._members)
+        timeout = self._options.deadline_seconds / len(self._members)
         for _ in self._members:
             member = self._members[self._current]
-            if await member.connect(patience_seconds=patience):
+            if await member.connect(timeout_seconds=timeout):
                 return member
             self._leave(member)
         names = ", ".join(self._options.endpoints)

@@ -51,13 +51,13 @@ class MemoryStore:
                 raise NotFoundError("lease", str(unit.lease))
         keys = keys_relied_on(units, fence)
         found = {key: self._records[key].version for key in keys if key in self._records}
-        judgement = check_guards(units, fence, found, revision=self._revision)
-        if judgement.changes:
-            self._apply(judgement.changes)
-            for unit in judgement.accepted:
+        checked = check_guards(units, fence, found, revision=self._revision)
+        if checked.changes:
+            self._apply(checked.changes)
+            for unit in checked.accepted:
                 if unit.lease is not None:
                     self._holders.update(dict.fromkeys(unit.puts, unit.lease))
-        return judgement.outcomes
+        return checked.outcomes
 
     def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[WatchEvent, ...]]:
         return self._history.watch(prefix, after=after)

@@ -125,12 +125,12 @@ class _Database:
     def commit(self, units: Sequence[Unit], fence: tuple[str, int] | None) -> _Written:
         with self._translated():
             found = self._versions(keys_relied_on(units, fence))
-            judgement = check_guards(units, fence, found, revision=self.revision)
-            if judgement.changes:
+            checked = check_guards(units, fence, found, revision=self.revision)
+            if checked.changes:
                 with self._transaction():
-                    self._put(judgement.accepted)
-                    self._delete([one.key for one in judgement.changes if one.value is None])
-        return _Written(judgement.outcomes, judgement.changes)
+                    self._put(checked.accepted)
+                    self._delete([one.key for one in checked.changes if one.value is None])
+        return _Written(checked.outcomes, checked.changes)
 
     def leases(self) -> list[tuple[LeaseId, int]]:
         with self._translated():

@@ -118,18 +118,18 @@ class Logs:
     ) -> None:
         stamped = not part.tty
         tail = LogTail(request.tail, TAIL_BYTES_MAX) if request.tail else None
-        any_came = False
+        any_received = False
         if until := part.before_current_run():
             async with aclosing(
                 self._access.frames(part, since=_since(request), until=until, stamped=stamped)
             ) as portions:
                 async for frames in portions:
-                    any_came = any_came or bool(frames)
+                    any_received = any_received or bool(frames)
                     if tail is not None:
                         tail.add(frames)
                     else:
                         await writer.write(frames, stamped=stamped)
-        if not any_came:
+        if not any_received:
             stored = _frames_since(
                 await self._previous_logs.frames(workload_id, part.service), request
             )

@@ -164,15 +164,15 @@ class _Call:
         self._window = opening.window
         self._may_send = SendWindow(opening.window or 1)
         # One more than the window, for the end marker.
-        self._came: Inbox[bytes | AbortedError | None] = Inbox(opening.window + 1)
+        self._arrived: Inbox[bytes | AbortedError | None] = Inbox(opening.window + 1)
         self._taken = 0
 
     def receive(self, call: control_pb2.StreamCall) -> None:
         assert self.task is not None
         if self._window and not self._may_send.give_back(call.taken):
             self._break(f"acknowledged {call.taken} messages that were not sent")
-        elif (call.more and not self._came.put(call.request)) or (
-            call.last and not self._came.put(None)
+        elif (call.more and not self._arrived.put(call.request)) or (
+            call.last and not self._arrived.put(None)
         ):
             self._break("sent more messages than the window allows")
         if call.cancel:
@@ -181,7 +181,7 @@ class _Call:
     def _break(self, why: str) -> None:
         """Fail this call only. A call that reads no more requests is ended by its caller."""
         err = AbortedError(grpc.StatusCode.INVALID_ARGUMENT, f"the scheduler {why}")
-        self._came.replace_all(err)
+        self._arrived.replace_all(err)
 
     async def requests(self, read: Callable[[bytes], Message]) -> AsyncIterator[Message]:
         request: bytes | AbortedError | None = self.opening.request
@@ -193,7 +193,7 @@ class _Call:
             if self._window and self._taken >= self._window // 2:
                 await self.reply(control_pb2.StreamReply(taken=self._taken))
                 self._taken = 0
-            request = await self._came.get()
+            request = await self._arrived.get()
 
     async def write(self, message: Message) -> None:
         if self._window:

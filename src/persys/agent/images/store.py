@@ -87,7 +87,7 @@ class ImageStore:
         self._policy = policy
         self._users = users
         self._locks: KeyedLock[str] = KeyedLock()
-        self._turn = asyncio.Lock()  # for storing and removing files
+        self._files_lock = asyncio.Lock()  # for storing and removing files
         self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_HOST_MAX)
         )
@@ -164,7 +164,7 @@ class ImageStore:
 
     async def remove(self, name: str) -> None:
         """Raises NotFoundError; RefusedError while a workload uses the image, or if it cannot be removed."""
-        async with self._turn:
+        async with self._files_lock:
             image = self._images.get(name)
             if image is None:
                 raise NotFoundError("image", name)
@@ -244,7 +244,7 @@ class ImageStore:
             raise RefusedError(f"not enough disk space for {size} bytes in {self._root}")
 
     async def _store(self, image: Image, place: Path) -> None:
-        async with self._turn:  # the file must not be removed before its record exists
+        async with self._files_lock:  # the file must not be removed before its record exists
             try:
                 await self._paths.run(place, partial(self._move, image, place))
             except OSError as err:

@@ -199,8 +199,8 @@ class ManagedVolumes:
             remedy = self._remedies.get(wanted.driver, "")
             problem = f"driver {wanted.driver!r} is not available on this node: expected {present}"
             raise InvalidError(f"{where}.driver", f"{problem}; {remedy}" if remedy else problem)
-        if objection := check_volume(wanted, known, driver.abilities, as_disk=as_disk):
-            raise InvalidError(f"{where}.{objection.field}", objection.problem)
+        if violation := check_volume(wanted, known, driver.abilities, as_disk=as_disk):
+            raise InvalidError(f"{where}.{violation.field}", violation.problem)
         fs_type = wanted.fs_type or (known.fs_type if known is not None else "")
         if wanted.size_gb and not fs_type:
             fs_type = DEFAULT_FS_TYPE

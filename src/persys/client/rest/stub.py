@@ -41,7 +41,7 @@ class RestStub:
         """Raises SettingsError for an invalid URL or unusable files."""
         self._gateway = gateway
         self._http = open_gateway(gateway)
-        self._told_mode = on_mode
+        self._on_mode = on_mode
         self._cluster = f"/clusters/{quote(gateway.cluster, safe='')}" if gateway.cluster else ""
         self._headers = {"Accept": _JSON}
         if gateway.token and gateway.url.startswith("https:"):  # never sent in plain text
@@ -155,9 +155,9 @@ class RestStub:
         return _parse(answer, answer.read(), answer_type)
 
     def _report_mode(self, answer: Response) -> None:
-        if self._told_mode is not None and (mode := answer.headers.get(MODE)):
+        if self._on_mode is not None and (mode := answer.headers.get(MODE)):
             age_ms = int(answer.headers.get(DATA_AGE_MS) or 0)
-            self._told_mode(mode, timedelta(milliseconds=age_ms))
+            self._on_mode(mode, timedelta(milliseconds=age_ms))
 
 
 def response_class(rpc: str) -> type[Message]:

@@ -81,10 +81,10 @@ def unowned_items(
     ages: Ages,
     *,
     deleted_here: Iterable[WorkloadId],
-    in_touch: timedelta,
+    connected_for: timedelta,
     now: datetime,
 ) -> list[GarbageItem]:
-    """`in_touch`: how long the scheduler has been connected without interruption."""
+    """`connected_for`: how long the scheduler has been connected without interruption."""
     deleted = frozenset(deleted_here)
     garbage = []
     for item in items:
@@ -96,7 +96,7 @@ def unowned_items(
                 garbage.append(
                     GarbageItem(item, f"zombie: its workload was deleted; seen {_age_text(age)}")
                 )
-        elif not item.running and timedelta() < ages.stray <= min(age, in_touch):
+        elif not item.running and timedelta() < ages.stray <= min(age, connected_for):
             why = f"stray: no order of the scheduler for it; seen {_age_text(age)}"
             garbage.append(GarbageItem(item, why))
     # A network is removed after the containers on it.

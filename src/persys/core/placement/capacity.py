@@ -70,13 +70,13 @@ def simulate_loss(
     node_index.close(node_id, "lost")
     taken: list[tuple[WorkloadId, NodeId]] = []
     stranded: list[WorkloadId] = []
-    hopeless: set[Requirements] = set()
+    unplaceable: set[Requirements] = set()
     by_size = sorted(movable, key=lambda found: (-_share(movable[found], lost), found))
     for workload_id in by_size:
         needs = movable[workload_id]
-        found = choose(needs, node_index) if needs not in hopeless else None
+        found = choose(needs, node_index) if needs not in unplaceable else None
         if found is None:
-            hopeless.add(needs)  # free capacity only shrinks here
+            unplaceable.add(needs)  # free capacity only shrinks here
             stranded.append(workload_id)
         else:
             stand_in = _stand_in(workload_id)

@@ -228,19 +228,19 @@ def explain(needs: Requirements, node_index: NodeIndex, *, limit: int) -> Explan
     """`limit`: how many nodes are shown in detail."""
     if not node_index.slots:
         return Explanation((), {}, 0)
-    sieve = _FilterPass(needs, node_index)
+    filter_pass = _FilterPass(needs, node_index)
     proximity = GroupProximity(needs, node_index)
     fits = [
         Verdict(slot.node_id, None, "", 0.0, tuple(score_parts(slot, needs, node_index, proximity)))
-        for slot in _best(sieve, proximity, limit)
+        for slot in _best(filter_pass, proximity, limit)
     ]
     misses = [
         Verdict(slot.node_id, found.rejection, found.change, found.cost)
-        for slot in sieve.nearest(limit - len(fits))
+        for slot in filter_pass.nearest(limit - len(fits))
         if (found := remedy(slot, needs, node_index))
     ]
     misses.sort(key=lambda found: (found.cost, found.node_id))
-    return Explanation((*fits, *misses), dict(sieve.counts), len(node_index.slots))
+    return Explanation((*fits, *misses), dict(filter_pass.counts), len(node_index.slots))
 
 
 class _FilterPass:
@@ -297,10 +297,10 @@ class _FilterPass:
         if not able.all():
             self._refuse(~able, COSTS[Filter.TYPE], alike=node_index.traits.codes)
         if node_index.tainted:
-            bears = node_index.taints.where(
+            tolerates = node_index.taints.where(
                 rules.tolerations, lambda found: not repels(found, rules)
             )
-            self._refuse(~bears, COSTS[Filter.TAINT], alike=node_index.taints.codes)
+            self._refuse(~tolerates, COSTS[Filter.TAINT], alike=node_index.taints.codes)
         for constraint in rules.constraints:
             labels = node_index.labelled(constraint.key)
             meets = labels.where(constraint, partial(holds_for, constraint))
@@ -379,10 +379,10 @@ def _freeing(wanted: int, free: NDArray[np.int64]) -> Costs:
     return lacking
 
 
-def _best(sieve: _FilterPass, proximity: GroupProximity, limit: int) -> list[NodeSlot]:
+def _best(filter_pass: _FilterPass, proximity: GroupProximity, limit: int) -> list[NodeSlot]:
     """The nodes that fit, in the order of placement."""
-    needs, node_index = sieve.needs, sieve.node_index
-    fitting = np.flatnonzero(sieve.fits)
+    needs, node_index = filter_pass.needs, filter_pass.node_index
+    fitting = np.flatnonzero(filter_pass.fits)
     in_order = not needs.rules.group and strategy_of(needs, node_index) is Strategy.SPREAD
     if in_order and 0 < limit < len(fitting):
         full = node_index.arrays.full[fitting]
@@ -392,7 +392,7 @@ def _best(sieve: _FilterPass, proximity: GroupProximity, limit: int) -> list[Nod
             begin = bisect_left(node_index.order.ranks, (full.min(),))
             ranks = islice(node_index.order.ranks, begin, None)
             in_turn = (node_index.slots[node_id] for _, _, node_id in ranks)
-            fits = sieve.fits.tobytes()  # one at a time, numpy is slow
+            fits = filter_pass.fits.tobytes()  # one at a time, numpy is slow
             return list(islice((slot for slot in in_turn if fits[slot.position]), limit))
     slots = (node_index.at(int(position)) for position in fitting)
     return nsmallest(limit, slots, key=lambda slot: score(slot, needs, node_index, proximity))

@@ -32,7 +32,7 @@ class RequirementGroups:
         self._lines: dict[Requirements, Line] = {}
         self._places: dict[Requirements, int] = {}
         self._at: list[Requirements | None] = []
-        self._vacant: list[int] = []
+        self._free_positions: list[int] = []
         self._amounts: NDArray[np.int64] = np.full((3, 64), _NEVER, dtype=np.int64)
 
     def add(self, workload_id: WorkloadId, needs: Requirements) -> None:
@@ -59,8 +59,8 @@ class RequirementGroups:
             yield needs, self._lines[needs]
 
     def _open(self, needs: Requirements) -> None:
-        if self._vacant:
-            place = self._vacant.pop()
+        if self._free_positions:
+            place = self._free_positions.pop()
         else:
             place = len(self._at)
             self._at.append(None)
@@ -76,7 +76,7 @@ class RequirementGroups:
         place = self._places.pop(needs)
         self._at[place] = None
         self._amounts[:, place] = _NEVER
-        self._vacant.append(place)
+        self._free_positions.append(place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class PendingEntry:
     """
 
     needs: Requirements
-    homes: frozenset[NodeId] = frozenset()
+    own_nodes: frozenset[NodeId] = frozenset()
     anywhere: bool = True
     old_copies: frozenset[NodeId] = frozenset()
 
@@ -99,13 +99,13 @@ def pending_entry(situation: Situation, now: datetime) -> PendingEntry:
     hundreds of them.
     """
     leaves = must_leave(situation, now)
-    homes = {copy.node_id for copy in situation.copies if copy.may_run}
+    own_nodes = {copy.node_id for copy in situation.copies if copy.may_run}
     if situation.assignment is not None and not leaves:
-        homes.add(situation.assignment.node_id)
-    kept = holds_data(situation.workload) and bool(homes) and not leaves
+        own_nodes.add(situation.assignment.node_id)
+    kept = holds_data(situation.workload) and bool(own_nodes) and not leaves
     return PendingEntry(
         requirements_of(situation.workload),
-        frozenset(homes),
+        frozenset(own_nodes),
         anywhere=not kept,
         old_copies=frozenset(copy.node_id for copy in situation.copies if copy.being_removed),
     )
@@ -117,7 +117,7 @@ class PendingQueue:
         self._numbers: dict[WorkloadId, int] = {}
         self._next_number = 0
         self._lines = RequirementGroups()
-        self._at_home: dict[NodeId, dict[WorkloadId, None]] = {}
+        self._by_own_node: dict[NodeId, dict[WorkloadId, None]] = {}
         self._offered: dict[WorkloadId, set[NodeId]] = {}
         self._looked_at = 0
 
@@ -141,8 +141,8 @@ class PendingQueue:
         self._next_number += 1
         if wait.anywhere:
             self._lines.add(workload_id, wait.needs)
-        for node_id in wait.homes:
-            self._at_home.setdefault(node_id, {})[workload_id] = None
+        for node_id in wait.own_nodes:
+            self._by_own_node.setdefault(node_id, {})[workload_id] = None
 
     def discard(self, workload_id: WorkloadId) -> None:
         wait = self._waits.pop(workload_id, None)
@@ -151,10 +151,10 @@ class PendingQueue:
         del self._numbers[workload_id]
         if wait.anywhere:
             self._lines.discard(workload_id, wait.needs)
-        for node_id in wait.homes:
-            del self._at_home[node_id][workload_id]
-            if not self._at_home[node_id]:
-                del self._at_home[node_id]
+        for node_id in wait.own_nodes:
+            del self._by_own_node[node_id][workload_id]
+            if not self._by_own_node[node_id]:
+                del self._by_own_node[node_id]
 
     def candidates_for(self, slot: NodeSlot) -> list[WorkloadId]:
         """Workloads to re-evaluate because this node has free capacity, in queue order, as many as fit.
@@ -173,7 +173,7 @@ class PendingQueue:
 
     def waiting_for(self, node_id: NodeId) -> list[WorkloadId]:
         """Workloads that wait for a change of this node."""
-        return list(self._at_home.get(node_id, ()))
+        return list(self._by_own_node.get(node_id, ()))
 
     def after_decision(
         self, workload_id: WorkloadId, slots: dict[NodeId, NodeSlot]

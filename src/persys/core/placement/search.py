@@ -135,14 +135,14 @@ def ordered_search(needs: Requirements, node_index: NodeIndex) -> NodeSlot | Non
     if not rules.group:
         return _first(needs, node_index, Arrangement(packs))
     proximity = GroupProximity(needs, node_index)
-    by_company = Arrangement(packs, rules.spread_over, rules.group)
-    ranking = node_index.ranking_cache.kept(needs, by_company)
+    by_group = Arrangement(packs, rules.spread_over, rules.group)
+    ranking = node_index.ranking_cache.kept(needs, by_group)
     if ranking is None:
         try:
             return _with_fewest_members(needs, node_index, proximity, packs=packs)
         except TooFarError:
             ranking = node_index.ranking_cache.earned(
-                needs, by_company, eligible(needs, node_index).each
+                needs, by_group, eligible(needs, node_index).each
             )
             if ranking is None:
                 raise

@@ -226,23 +226,23 @@ def _trusts_record(bound: Assignment, found: list[_Copy], answered: Collection[N
 
 def _check_capacity(merged: Merged, recorded: Recorded) -> None:
     """Leave out what exceeds the capacity of its node: orphans had no reservation."""
-    booked = {
+    recorded_copies = {
         (one.node_id, one.workload_id)
-        for one in (*recorded.assignments.values(), *_buried(recorded.tombstones))
+        for one in (*recorded.assignments.values(), *_assignments_of(recorded.tombstones))
     }
 
     def rank(one: Assignment) -> tuple[int, WorkloadId]:
         copy = (one.node_id, one.workload_id)
         if copy not in merged.runs:
             return 3, one.workload_id  # only the record has it there
-        if copy in booked:
+        if copy in recorded_copies:
             return 0, one.workload_id
         return (1 if merged.assignments.get(one.workload_id) == one else 2), one.workload_id
 
     for node_id in sorted(merged.answered):
         held = {
             one.workload_id: one
-            for one in (*_buried(merged.tombstones), *merged.assignments.values())
+            for one in (*_assignments_of(merged.tombstones), *merged.assignments.values())
             if one.node_id == node_id
         }
         free, ports = merged.nodes[node_id].capabilities.allocatable, set[HostPort]()
@@ -254,7 +254,7 @@ def _check_capacity(merged: Merged, recorded: Recorded) -> None:
                 _leave_out(merged, one)
 
 
-def _buried(tombstones: Iterable[Tombstone]) -> list[Assignment]:
+def _assignments_of(tombstones: Iterable[Tombstone]) -> list[Assignment]:
     return [tombstone.assignment for tombstone in tombstones]
 
 

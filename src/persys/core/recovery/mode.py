@@ -112,7 +112,7 @@ def accepted_uids(uid: str, known: Iterable[str], reported: Iterable[str]) -> tu
 def detect_lost_records(
     marker: ClusterMarker,
     *,
-    said_uid: str,
+    reported_uid: str,
     workload_count: int,
     holds_workloads: bool,
     claims: int,
@@ -123,16 +123,16 @@ def detect_lost_records(
     `claims` counts the nodes that report that cluster, including this one, `others` the registered nodes that
     do not. A minority does not freeze a cluster: its workloads are stored as orphans, and none is deleted.
     """
-    if not is_of_other_cluster(marker, said_uid) or workload_count == 0 or holds_workloads:
+    if not is_of_other_cluster(marker, reported_uid) or workload_count == 0 or holds_workloads:
         return None
     if claims <= others:
         return None
     return RecordsLost(
-        f"the store is empty, and a node has {workload_count} workloads of cluster {said_uid}",
-        awaits=said_uid,
+        f"the store is empty, and a node has {workload_count} workloads of cluster {reported_uid}",
+        awaits=reported_uid,
     )
 
 
-def is_of_other_cluster(marker: ClusterMarker, said_uid: str) -> bool:
+def is_of_other_cluster(marker: ClusterMarker, reported_uid: str) -> bool:
     """Whether an agent reports that it belongs to another cluster."""
-    return said_uid not in ("", marker.uid, *marker.accepted)
+    return reported_uid not in ("", marker.uid, *marker.accepted)

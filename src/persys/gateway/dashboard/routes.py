@@ -46,7 +46,7 @@ def spec_routes(pipeline: RequestPipeline) -> Iterator[web.RouteDef]:
 
 
 def _parse_handler() -> Handler:
-    turn = asyncio.Lock()
+    lock = asyncio.Lock()
 
     async def parse(context: RequestContext) -> web.StreamResponse:
         context.caller.need(_READ_RPC)
@@ -56,7 +56,7 @@ def _parse_handler() -> Handler:
         body = await read_body(context.request)
         if len(body) > BYTES_MAX:
             raise ProblemError(413, f"spec file too large: expected at most {BYTES_MAX} bytes")
-        async with turn:
+        async with lock:
             documents = await off_loop(partial(_read, body))
         plain = {
             "workloads": [to_plain(document.request) for document in documents],

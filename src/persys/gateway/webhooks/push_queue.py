@@ -56,7 +56,7 @@ class PushQueue:
         self._database = database
         self._owned = owned
         self._clock = clock
-        self._come = {name: asyncio.Event() for name in clusters}
+        self._arrived = {name: asyncio.Event() for name in clusters}
         database.prepare(_TABLES)
 
     async def enqueue(self, push: Push | None, marks: tuple[str, ...], keep_seconds: float) -> None:
@@ -71,17 +71,17 @@ class PushQueue:
 
     async def _take(self, write: Callable[[Connection], None]) -> None:
         await self._database.run(write)
-        for come in self._come.values():
-            come.set()
+        for arrived in self._arrived.values():
+            arrived.set()
 
     async def next(self, cluster: str) -> QueuedPush:
         """The oldest waiting push; waits for one. Raises StoreUnavailableError."""
         while True:
-            self._come[cluster].clear()
+            self._arrived[cluster].clear()
             found = await self._database.run(partial(_oldest, cluster))
             if found is not None:
                 return found
-            await self._come[cluster].wait()
+            await self._arrived[cluster].wait()
 
     async def followed(self, waiting: QueuedPush) -> None:
         await self._database.run(partial(_remove, waiting.number))
@@ -115,19 +115,19 @@ class PushQueue:
 
     def _insert(self, push: Push, database: Connection) -> None:
         # Also drop the pushes of clusters that were removed from the configuration.
-        here = msgspec.json.encode(list(self._come)).decode()
+        here = msgspec.json.encode(list(self._arrived)).decode()
         database.execute(
             "DELETE FROM pushes WHERE (repository = ? AND branch = ?)"
             " OR cluster NOT IN (SELECT value FROM json_each(?))",
             (push.repository, push.branch, here),
         )
         (count,) = database.execute("SELECT count(*) FROM pushes").fetchone()
-        if count + len(self._come) > WAITING_MAX:
+        if count + len(self._arrived) > WAITING_MAX:
             raise ProblemError(503, "too many pushes are waiting")
         stored = msgspec.json.encode(push)
         database.executemany(
             "INSERT INTO pushes (cluster, repository, branch, push) VALUES (?, ?, ?, ?)",
-            [(name, push.repository, push.branch, stored) for name in self._come],
+            [(name, push.repository, push.branch, stored) for name in self._arrived],
         )
 
 

@@ -42,24 +42,24 @@ class Inbox(Generic[Item]):
     def __init__(self, most: int) -> None:
         self._most = most
         self._items: deque[Item] = deque()
-        self._came = asyncio.Event()
+        self._arrived = asyncio.Event()
 
     def put(self, item: Item) -> bool:
         """Add a message. False if the inbox is full."""
         if len(self._items) >= self._most:
             return False
         self._items.append(item)
-        self._came.set()
+        self._arrived.set()
         return True
 
     def replace_all(self, item: Item) -> None:
         """Drop all unread messages; `item` is the next one read."""
         self._items.clear()
         self._items.append(item)
-        self._came.set()
+        self._arrived.set()
 
     async def get(self) -> Item:
         while not self._items:
-            self._came.clear()
-            await self._came.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
         return self._items.popleft()

@@ -47,7 +47,7 @@ class SideServer:
         self._registry = registry
         self._health = health
         self._count = count
-        self._trouble_code = unhealthy_code
+        self._unhealthy_code = unhealthy_code
         app = web.Application(client_max_size=_BODY_BYTES_MAX)
         app.router.add_get("/health", self._answer_health)
         app.router.add_get("/metrics", self._answer_metrics)
@@ -63,7 +63,7 @@ class SideServer:
     async def _answer_health(self, request: web.Request) -> web.Response:
         with tracing.server_span("GET /health", request.headers.items):
             health = self._health()
-        code = 200 if health["status"] == "ok" else self._trouble_code
+        code = 200 if health["status"] == "ok" else self._unhealthy_code
         return web.json_response(health, status=code)
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:

@@ -72,7 +72,7 @@ class Renewal:
         self._clock = clock
         self._random = random
         self._failures = 0
-        self._urged = False
+        self._is_urgent = False
         self._not_before: datetime | None = None  # no attempt before
         self.last_error = ""  # the error of the last attempt; empty on success
 
@@ -89,7 +89,7 @@ class Renewal:
             self._failed(str(err) or "no response in time")
             return False
         self._failures = 0
-        self._urged = False
+        self._is_urgent = False
         self._not_before = self._clock.now() + timedelta(seconds=UNUSED_SECONDS)
         if self.last_error:
             self.last_error = ""
@@ -137,8 +137,8 @@ class Renewal:
         )
         if not self.last_error:
             log.warning("certificate.not_renewed", reason=why, expires_at=claims.not_after)
-        if not self._urged and freshness(claims.not_before, claims.not_after, now) in _URGENT:
-            self._urged = True
+        if not self._is_urgent and freshness(claims.not_before, claims.not_after, now) in _URGENT:
+            self._is_urgent = True
             log.error("certificate.expires", reason=why, expires_at=claims.not_after)
         self.last_error = why
 

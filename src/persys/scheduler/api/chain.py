@@ -192,7 +192,7 @@ class Chain:
             return answer
 
     def _stream(self, method: Method, handler: Handler) -> Handler:
-        async def converse(request: Any, context: Context) -> None:
+        async def stream_call(request: Any, context: Context) -> None:
             code = grpc.StatusCode.CANCELLED
             try:
                 self._gate(method, context)
@@ -208,7 +208,7 @@ class Chain:
             finally:
                 self.metrics.streamed(method.name, code.name)
 
-        return converse
+        return stream_call
 
     async def _audited(self, method: Method, request: Any) -> Any:
         """The request, after its event is written; for a stream it is written with the first message."""

@@ -59,7 +59,7 @@ class RecoveryApi:
     async def GetMode(
         self, request: control_pb2.GetModeRequest, context: Context
     ) -> control_pb2.ModeView:
-        modes, lead = self._committer.modes, self._committer.leader_key
+        modes, leader_key = self._committer.modes, self._committer.leader_key
         state = modes.state
         view = control_pb2.ModeView(
             mode=state.mode,
@@ -67,11 +67,11 @@ class RecoveryApi:
             since=timestamp(state.since),
             store=self._store,
             role="leader",
-            leader=lead.name,
-            leader_endpoint=lead.endpoint,
+            leader=leader_key.name,
+            leader_endpoint=leader_key.endpoint,
             version=__version__,
             data_age_ms=round(modes.data_age().total_seconds() * 1000),
-            cluster_uid=_uid(modes.condition, lead.marker.uid if lead.marker else ""),
+            cluster_uid=_uid(modes.condition, leader_key.marker.uid if leader_key.marker else ""),
             nodes=len(self._cluster.nodes),
             workloads=len(self._cluster.workloads),
             next_steps=_NEXT_STEPS[state.mode],

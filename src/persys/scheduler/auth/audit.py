@@ -99,14 +99,14 @@ class DenialLog:
     def __init__(self, committer: Committer, clock: Clock, window: float = WINDOW_SECONDS) -> None:
         self._committer = committer
         self._clock = clock
-        self._ration = DenialLimiter(window)
+        self._limiter = DenialLimiter(window)
         self._due: list[str] = []
         self._wakeup = asyncio.Event()
 
     def note(self, denial: Denial) -> None:
         if self._committer.modes.is_frozen:
             return
-        line = self._ration.take(denial, self._clock.monotonic())
+        line = self._limiter.take(denial, self._clock.monotonic())
         if line is not None:
             self._due.append(line)
         self._wakeup.set()
@@ -117,11 +117,11 @@ class DenialLog:
                 async with asyncio.timeout(self._until_end()):
                     await self._wakeup.wait()
             self._wakeup.clear()
-            self._due += self._ration.close(self._clock.monotonic())
+            self._due += self._limiter.close(self._clock.monotonic())
             await self._write()
 
     def _until_end(self) -> float | None:
-        ends_at = self._ration.ends_at
+        ends_at = self._limiter.ends_at
         return None if ends_at is None else max(0.0, ends_at - self._clock.monotonic())
 
     async def _write(self) -> None:

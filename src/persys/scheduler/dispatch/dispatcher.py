@@ -355,14 +355,14 @@ class Dispatcher:
     async def _health(self, node_id: NodeId, endpoint: str) -> str:
         """The problem that the health check of the node reports; "" if healthy or not supported."""
         try:
-            sick = await self._agents.probe(node_id, endpoint)
+            unhealthy = await self._agents.probe(node_id, endpoint)
         except AgentUnreachableError as err:
             return f"node {node_id} does not reply to its health check: {err}"
         except PersysError:
             return ""
-        if not sick:
+        if not unhealthy:
             return ""
-        return f"node {node_id} reports unhealthy runtimes: {', '.join(sorted(sick))}"
+        return f"node {node_id} reports unhealthy runtimes: {', '.join(sorted(unhealthy))}"
 
     def _note_no_reply(
         self, entry: WorkloadState, sent: object, workload_id: WorkloadId, err: PersysError

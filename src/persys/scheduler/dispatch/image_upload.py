@@ -34,10 +34,10 @@ async def upload_to_nodes(
     write: Write,
 ) -> None:
     """Returns when each node has the image or has reported a problem."""
-    turn = asyncio.Lock()  # a call can write one message at a time
+    write_lock = asyncio.Lock()  # a call can write one message at a time
 
     async def report(progress: control_pb2.ImageProgress) -> None:
-        async with turn:
+        async with write_lock:
             await write(progress)
 
     uploads = [_Upload(node, agents, report) for node in nodes]
@@ -70,7 +70,7 @@ class _Upload:
     async def send(self, start: agent_pb2.AddImageStart) -> None:
         try:
             with self._agents.stream(self._node.id, self._node.endpoint, "AddImage") as open_call:
-                await self._converse(open_call(), start)
+                await self._relay(open_call(), start)
         except PersysError as err:
             await self._report(
                 control_pb2.ImageProgress(node_id=self._node.id, done=True, problem=str(err))
@@ -80,7 +80,7 @@ class _Upload:
             while not self._parts.empty():  # so that `put` does not block
                 self._parts.get_nowait()
 
-    async def _converse(self, call: Any, start: agent_pb2.AddImageStart) -> None:
+    async def _relay(self, call: Any, start: agent_pb2.AddImageStart) -> None:
         begun = asyncio.Event()
         try:
             async with task_group() as group:

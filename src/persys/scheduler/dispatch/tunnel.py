@@ -132,13 +132,13 @@ class Tunnel:
         open_call = self._opener(method, request_serializer, response_deserializer, window=0)
 
         async def call(request: Request, *, timeout: float, metadata: Metadata = ()) -> Response:
-            conversation = open_call(timeout, metadata)
+            call_stream = open_call(timeout, metadata)
             try:
-                await conversation.write(request)
-                async for answer in conversation:
+                await call_stream.write(request)
+                async for answer in call_stream:
                     return answer
             finally:
-                conversation.cancel()
+                call_stream.cancel()
             raise rpc_error(grpc.StatusCode.INTERNAL, "the call ended without a reply")
 
         return call
@@ -155,9 +155,9 @@ class Tunnel:
         def call(
             request: Request, *, timeout: float | None = None, metadata: Metadata = ()
         ) -> TunnelCall[Request, Response]:
-            conversation = open_call(timeout, metadata)
-            conversation.first = request
-            return conversation
+            call_stream = open_call(timeout, metadata)
+            call_stream.first = request
+            return call_stream
 
         return call
 
@@ -193,7 +193,7 @@ class Tunnel:
             opening = control_pb2.StreamCall(
                 id=next(self._ids), method=method.rpartition("/")[2], metadata=dict(metadata)
             )
-            conversation = TunnelCall(
+            call_stream = TunnelCall(
                 opening,
                 serialize,
                 deserialize,
@@ -202,8 +202,8 @@ class Tunnel:
                 until=deadline(timeout),
                 **options,
             )
-            self._calls[opening.id] = conversation.replies
-            return conversation
+            self._calls[opening.id] = call_stream.replies
+            return call_stream
 
         return open_call
 

@@ -42,7 +42,7 @@ class Adoption:
         self._cluster = cluster
         self._committer = committer
         self._reconciler = reconciler
-        self._burials = tombstone_cleaner
+        self._tombstone_cleaner = tombstone_cleaner
         self._agents = agents
         self._clock = clock
 
@@ -122,7 +122,9 @@ class Adoption:
             )
             return tombstone
 
-        self._burials.request_removal(await self._reconciler.run_exclusive(workload_id, attempt))
+        self._tombstone_cleaner.request_removal(
+            await self._reconciler.run_exclusive(workload_id, attempt)
+        )
 
     def _check(self, old: Workload | None, workload: Workload, node_id: NodeId) -> None:
         self._orphan(node_id, workload.id)

@@ -245,7 +245,7 @@ class LeaderRouter:
         # before it: the agent waits briefly for a refusal.
         is_control = method.permission is Permission.REPORT
 
-        async def converse(messages: Any, context: Context) -> None:
+        async def stream_call(messages: Any, context: Context) -> None:
             if is_control:
                 await context.send_initial_metadata(())
             try:
@@ -271,7 +271,7 @@ class LeaderRouter:
             except (LeaderChangedError, TimeoutError):
                 await abort_leader_changed(context)
 
-        return converse
+        return stream_call
 
     def _can_serve(self, method: Method) -> bool:
         """Whether this standby can serve the call from memory. GetMode always can."""

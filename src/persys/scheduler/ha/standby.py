@@ -138,21 +138,19 @@ class Standby:
     async def _follow(self, revision: int) -> None:
         """Returns when this scheduler leads."""
         cancels_before = _cancel_requests()
-        trouble: list[StoreUnavailableError] = []
+        errors: list[StoreUnavailableError] = []
         try:
             async with asyncio.TaskGroup() as group:
                 looking = group.create_task(self._keep_checking())
                 await self._take_changes(revision)
                 looking.cancel()
         except* StoreUnavailableError as failures:
-            trouble += [
-                one for one in failures.exceptions if isinstance(one, StoreUnavailableError)
-            ]
-        if trouble:
+            errors += [one for one in failures.exceptions if isinstance(one, StoreUnavailableError)]
+        if errors:
             if _cancel_requests() > cancels_before:
                 # A store error at the same time must not hide the cancellation.
                 raise asyncio.CancelledError
-            raise trouble[0]
+            raise errors[0]
 
     async def _take_changes(self, revision: int) -> None:
         """Apply changes until our own leader key appears: all earlier writes have been applied then."""

@@ -116,7 +116,7 @@ class Membership:
             claiming = self.pending_nodes.claiming(uid)
             lost = detect_lost_records(
                 marker,
-                said_uid=uid,
+                reported_uid=uid,
                 workload_count=pending_node.workload_count,
                 holds_workloads=bool(self._cluster.workloads),
                 claims=len(claiming),

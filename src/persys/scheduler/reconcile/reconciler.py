@@ -134,7 +134,7 @@ class Reconciler:
         self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
         self._placer = placer_over(cluster.node_index)
-        self._situating = SituationBuilder(
+        self._situations = SituationBuilder(
             cluster, clock, node_lease=node_lease, node_grace=node_grace
         )
         self._owned = OwnedWork(supervisor, limit=OWNED_MAX, stopped=not_leading)
@@ -274,7 +274,7 @@ class Reconciler:
                 self.steps += 1
                 refusal = entry.refusal
                 with tracing.internal_span("reconcile", workload_id=workload_id):
-                    await self._decide_in_turn(entry)
+                    await self._decide_exclusively(entry)
                 if entry.refusal is refusal:
                     entry.refusal = None  # decided
         except EpochsReservedError:
@@ -284,7 +284,7 @@ class Reconciler:
         else:
             self._end_back_off(workload_id)
 
-    async def _decide_in_turn(self, entry: WorkloadState) -> None:
+    async def _decide_exclusively(self, entry: WorkloadState) -> None:
         """Decide. Steps that wait for the reservation of epochs continue in the order of their start.
 
         Others would take the capacity of workloads that are before them in the queue.
@@ -490,7 +490,7 @@ class Reconciler:
 
     def complete_situation(self, situation: Situation) -> Situation:
         """The situation with the state of the workload's node and of copies on other nodes."""
-        return self._situating.complete_situation(situation)
+        return self._situations.complete_situation(situation)
 
     def _dispatch(
         self, situation: Situation, decision: Decision, *, fresh_intent: bool, now: datetime

@@ -88,7 +88,7 @@ class Resync:
         waiting = self._cluster.waiting
         for workload_id in waiting.next_batch(WAITING_PER_ROUND):
             wait = waiting.pending_entry(workload_id)
-            if wait.homes or choose(wait.needs, self._cluster.node_index) is not None:
+            if wait.own_nodes or choose(wait.needs, self._cluster.node_index) is not None:
                 self._wake(workload_id)
 
     async def poll_nodes(self, every: timedelta) -> None:

@@ -64,7 +64,7 @@ class Recovery:
         self._committer = committer
         self._watch = watch
         self._agents = agents
-        self._applicants = pending_nodes
+        self._pending_nodes = pending_nodes
         self._clock = clock
         self._busy = False
 
@@ -113,16 +113,16 @@ class Recovery:
         """Continue with the present content of the store. Other copies on nodes become orphans."""
         self._check_in_recovery()
 
-        async def write(store: Store, lead: LeaderKey) -> str:
-            await lead.check_marker_replaceable()
-            stored = await lead.stored_marker()
+        async def write(store: Store, leader_key: LeaderKey) -> str:
+            await leader_key.check_marker_replaceable()
+            stored = await leader_key.stored_marker()
             marker = self._marker(stored.uid if stored else "")
             # The discarded records may have had another proof key.
             counter = self._cluster.epochs.restarted(self._epochs_used(self._cluster))
             counter = replace(counter, proofs_lost=True)
-            await _put(store, lead, {keys.EPOCHS: records.encode(counter)})
-            await _put(store, lead, {keys.CLUSTER: records.encode(marker)})
-            lead.marker = marker
+            await _put(store, leader_key, {keys.EPOCHS: records.encode(counter)})
+            await _put(store, leader_key, {keys.CLUSTER: records.encode(marker)})
+            leader_key.marker = marker
             return "the content of the store was accepted"
 
         await self._restore_exclusively(write)
@@ -156,14 +156,14 @@ class Recovery:
         ours = [committer.modes.condition.awaits]
         if known is not None:
             ours += [known.uid, *known.accepted]
-        accepted = accepted_uids(marker.uid, ours, self._applicants.uids())
+        accepted = accepted_uids(marker.uid, ours, self._pending_nodes.uids())
         return replace(marker, accepted=accepted)
 
     async def _reports(self, base: ClusterState) -> list[NodeReport]:
         nodes = {node_id: member.node for node_id, member in base.nodes.items()}
         for node_id, member in self._cluster.nodes.items():
             nodes[node_id] = _with_operator_settings(nodes.get(node_id), member.node)
-        for pending_node in self._applicants.all():
+        for pending_node in self._pending_nodes.all():
             node = pending_node.node
             nodes[node.id] = _with_operator_settings(nodes.get(node.id), node)
         return await self._poll_nodes(nodes.values())
@@ -206,15 +206,15 @@ class Recovery:
     async def _replace(
         self, kept: Mapping[str, bytes], merged: Merged, marker: ClusterMarker, why: str
     ) -> Recovered:
-        async def write(store: Store, lead: LeaderKey) -> str:
-            await lead.check_marker_replaceable()
+        async def write(store: Store, leader_key: LeaderKey) -> str:
+            await leader_key.check_marker_replaceable()
             found = await store.read("/")
             stale = [one.key for one in found.records if type_of(one.key) is not None]
-            await _remove(store, lead, [keys.CLUSTER])
-            await _remove(store, lead, [key for key in stale if key not in kept])
-            await _put(store, lead, kept)
-            await _put(store, lead, {keys.CLUSTER: records.encode(marker)})
-            lead.marker = marker
+            await _remove(store, leader_key, [keys.CLUSTER])
+            await _remove(store, leader_key, [key for key in stale if key not in kept])
+            await _put(store, leader_key, kept)
+            await _put(store, leader_key, {keys.CLUSTER: records.encode(marker)})
+            leader_key.marker = marker
             return why
 
         await self._restore_exclusively(write)
@@ -264,15 +264,15 @@ def _snapshot(kept: Iterable[tuple[str, bytes]]) -> Snapshot:
     return Snapshot(0, tuple(Record(key, value, 0) for key, value in sorted(kept)))
 
 
-async def _put(store: Store, lead: LeaderKey, values: Mapping[str, bytes]) -> None:
-    await _commit(store, lead, (Unit(puts={key: value}) for key, value in values.items()))
+async def _put(store: Store, leader_key: LeaderKey, values: Mapping[str, bytes]) -> None:
+    await _commit(store, leader_key, (Unit(puts={key: value}) for key, value in values.items()))
 
 
-async def _remove(store: Store, lead: LeaderKey, gone: Sequence[str]) -> None:
-    await _commit(store, lead, (Unit(deletes=[key]) for key in gone))
+async def _remove(store: Store, leader_key: LeaderKey, gone: Sequence[str]) -> None:
+    await _commit(store, leader_key, (Unit(deletes=[key]) for key in gone))
 
 
-async def _commit(store: Store, lead: LeaderKey, units: Iterable[Unit]) -> None:
+async def _commit(store: Store, leader_key: LeaderKey, units: Iterable[Unit]) -> None:
     waiting = iter(units)
     while together := list(islice(waiting, UNITS_PER_COMMIT)):
-        await store.commit(together, fence=lead.fence)
+        await store.commit(together, fence=leader_key.fence)

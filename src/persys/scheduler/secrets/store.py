@@ -32,7 +32,7 @@ class SecretStore:
         self._clock = clock
         self._key_file = key_file
         self._locks: KeyedLock[str] = KeyedLock()
-        self._trouble = ""
+        self._problem = ""
 
     async def put(self, name: str, value: bytes, *, by: str) -> Secret:
         """Store a new version. Running workloads keep the version they have."""
@@ -86,17 +86,17 @@ class SecretStore:
 
     def check_key(self) -> None:
         """Log once when stored secrets cannot be decrypted here, and once when they can again."""
-        trouble = ""
+        problem = ""
         if self._cluster.secrets:
             try:
                 self._own_key()
             except RefusedError as err:
-                trouble = str(err)
-        if trouble and trouble != self._trouble:
-            log.error("secrets.locked", reason=trouble, secrets=len(self._cluster.secrets))
-        elif self._trouble and not trouble:
+                problem = str(err)
+        if problem and problem != self._problem:
+            log.error("secrets.locked", reason=problem, secrets=len(self._cluster.secrets))
+        elif self._problem and not problem:
             log.info("secrets.unlocked")
-        self._trouble = trouble
+        self._problem = problem
 
     def _forget(self, name: str) -> None:
         self._cluster.secrets.pop(name, None)

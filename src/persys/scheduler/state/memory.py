@@ -148,7 +148,7 @@ def put_status(memory: Memory, workload_status: WorkloadStatus) -> None:
         entry.workload_status = workload_status
 
 
-def drop_belief(memory: Memory, key: str) -> None:
+def drop_status(memory: Memory, key: str) -> None:
     if entry := memory.cluster.workloads.get(WorkloadId(_name(key))):
         entry.workload_status = None
 

@@ -240,7 +240,7 @@ RECORDS: tuple[RecordType, ...] = (
         unreadable=Unreadable.REPLACED,
         key_of=lambda workload_status: keys.status_key(workload_status.workload_id),
         put=memory.put_status,
-        drop=memory.drop_belief,
+        drop=memory.drop_status,
         stand_in=_nothing,
         in_memory=lambda cluster: (
             entry.workload_status

@@ -28,7 +28,7 @@ LEASES_MAX = 1.5
 # To read the store and to write the leader key.
 SLACK_SECONDS = 1.0
 # Effects of a fault may appear this much later.
-AFTERMATH_SECONDS = 8.0
+RECOVERY_SECONDS = 8.0
 DIFFER_SECONDS = 10.0
 CHECK_SECONDS = 5.0
 START_SECONDS_MAX = 45.0
@@ -74,25 +74,29 @@ def _choices(scheduler: Scheduler) -> list[tuple[NodeId, list[WorkloadId]]]:
 async def watch_leadership(world: World) -> None:
     """While the store responds, there is no leader for at most one and a half leases."""
     time = asyncio.get_running_loop().time
-    well_at = taken_at = time()
+    healthy_since = taken_at = time()
     leader = ""
     while world.shared:
         await asyncio.sleep(LOOK_SECONDS)
         if leader != world.leader_name:
             leader, taken_at = world.leader_name, time()
         if leader and not _is_up(world, leader):
-            well_at = max(well_at, taken_at)  # the next leader had been elected, and failed too
+            healthy_since = max(
+                healthy_since, taken_at
+            )  # the next leader had been elected, and failed too
         lease = world.shared[0].settings.leader_lease.total_seconds()
         candidates = [host for host in world.shared if host.is_up]
         has_faults = world.invariants.losses.open or not all(
             host.faults.none for host in candidates
         )
         if not candidates or has_faults:
-            well_at = time() + AFTERMATH_SECONDS
+            healthy_since = time() + RECOVERY_SECONDS
         elif _leads(world):
-            well_at = max(well_at, time())
-        if time() - well_at > LEASES_MAX * lease + SLACK_SECONDS:
-            text = f"no leader for {time() - well_at:.1f}s; the store has {world.leader_name!r}"
+            healthy_since = max(healthy_since, time())
+        if time() - healthy_since > LEASES_MAX * lease + SLACK_SECONDS:
+            text = (
+                f"no leader for {time() - healthy_since:.1f}s; the store has {world.leader_name!r}"
+            )
             world.invariants.fail("7 leader", text)
 
 

@@ -189,9 +189,9 @@ class Docker:
         """Kill the process in a random running container."""
         live = self.live()
         if live:
-            victim = live[self._random.randrange(len(live))]
-            victim.oom_killed = oom
-            self._ends(victim, True, code=KILLED if oom else 1)
+            killed = live[self._random.randrange(len(live))]
+            killed.oom_killed = oom
+            self._ends(killed, True, code=KILLED if oom else 1)
 
     def power_off(self) -> None:
         for container in self.containers.values():

@@ -9,7 +9,7 @@ import grpc
 
 from persys.sim.engine.process import SimProcess
 from persys.sim.network.network import Metadata, Network, rpc_error
-from persys.sim.network.stream import Conversation
+from persys.sim.network.stream import StreamCall
 
 CONNECT_AGAIN_SECONDS = 0.2
 NO_DEADLINE_SECONDS = 3600.0
@@ -54,15 +54,15 @@ class SimChannel:
 
     def stream_stream(
         self, method: str, response_deserializer: Callable[[bytes], Any], **_: Any
-    ) -> Callable[..., Conversation]:
+    ) -> Callable[..., StreamCall]:
         def call(
             requests: AsyncIterator[Any] | None = None,
             *,
             metadata: Metadata = (),
             timeout: float | None = None,
-        ) -> Conversation:
+        ) -> StreamCall:
             assert timeout is None, "streams of agents have no deadline"
-            return Conversation(
+            return StreamCall(
                 self._network,
                 self._source,
                 self._target,

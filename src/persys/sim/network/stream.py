@@ -50,7 +50,7 @@ class Pipe:
     ) -> None:
         """`ended` is called when the other end is detected as gone."""
         self.inbox: asyncio.Queue[bytes | End] = asyncio.Queue()
-        self.swallows = False  # half-open: sent messages are lost without an error
+        self.drops_messages = False  # half-open: sent messages are lost without an error
         self._network = network
         self._source = source
         self._target = target
@@ -62,7 +62,7 @@ class Pipe:
         self._cut = False
 
     def send(self, what: bytes | End) -> None:
-        if self._cut or self.swallows:
+        if self._cut or self.drops_messages:
             return
         self._waiting.append(what)
         if len(self._waiting) == 1:
@@ -99,7 +99,7 @@ class Pipe:
             self._ended()
 
 
-class Conversation:
+class StreamCall:
     """The client side of a stream, like a gRPC call; a handler serves the other side."""
 
     def __init__(
@@ -184,7 +184,7 @@ class Conversation:
 
     def lose(self, direction: str) -> None:
         """Make one direction half-open until keepalive detects it."""
-        (self.up if direction == "to" else self.down).swallows = True
+        (self.up if direction == "to" else self.down).drops_messages = True
         later(KEEPALIVE_SECONDS, self.cut)
 
     def _open(self) -> None:
@@ -258,7 +258,7 @@ class Conversation:
 class StreamContext(Context):
     """The context of the serving side of a stream."""
 
-    def __init__(self, stream: Conversation, listener: SimProcess, metadata: Metadata) -> None:
+    def __init__(self, stream: StreamCall, listener: SimProcess, metadata: Metadata) -> None:
         super().__init__(metadata)
         self._stream = stream
         self._listener = listener

@@ -339,13 +339,13 @@ def _break_at_message(world: World, event: PlannedEvent) -> None:
 def _clone_node(world: World, event: PlannedEvent) -> None:
     """Clone a node that is in contact: while its lease is valid the clone must be refused."""
     node = world.nodes[event.target]
-    if node.process is None or not node.process.alive or not world.is_in_touch(node):
+    if node.process is None or not node.process.alive or not world.has_contact(node):
         return
     clone = world.start_clone(node)
     first = node.process
 
     def end() -> None:
-        if event.seconds >= TOLD_SECONDS and node.process is first and world.is_in_touch(node):
+        if event.seconds >= TOLD_SECONDS and node.process is first and world.has_contact(node):
             for copy in clone.docker.live():
                 if copy.holds_data:
                     text = f"{copy.workload_id} runs on {clone.name}, a clone that was refused"

@@ -39,12 +39,12 @@ def removable(
     *items: Item,
     since: datetime = LONG_AGO,
     deleted_here: tuple[WorkloadId, ...] = (),
-    in_touch: timedelta = FOREVER,
+    connected_for: timedelta = FOREVER,
     ages: Ages = AGES,
 ) -> list[str]:
     seen_since = {item.id: since for item in items}
     found = unowned_items(
-        items, seen_since, ages, deleted_here=deleted_here, in_touch=in_touch, now=NOW
+        items, seen_since, ages, deleted_here=deleted_here, connected_for=connected_for, now=NOW
     )
     return [each.item.id for each in found]
 
@@ -69,7 +69,7 @@ def test_an_item_that_had_an_owner_starts_again() -> None:
 
 
 def test_leftovers_of_a_deleted_workload_are_removed_without_the_scheduler() -> None:
-    assert removable(an_item(), deleted_here=(OLD,), in_touch=timedelta()) == [an_item().id]
+    assert removable(an_item(), deleted_here=(OLD,), connected_for=timedelta()) == [an_item().id]
 
 
 def test_leftovers_of_a_deleted_workload_are_kept_until_their_age() -> None:
@@ -82,8 +82,8 @@ def test_an_unassigned_artefact_is_removed_after_its_age() -> None:
 
 
 def test_an_unassigned_artefact_is_kept_without_continuous_scheduler_contact() -> None:
-    assert not removable(an_item(), in_touch=timedelta())
-    assert not removable(an_item(), in_touch=timedelta(hours=23))
+    assert not removable(an_item(), connected_for=timedelta())
+    assert not removable(an_item(), connected_for=timedelta(hours=23))
 
 
 def test_a_running_artefact_is_removed_only_if_its_workload_was_deleted() -> None:
@@ -153,7 +153,7 @@ def test_no_artefact_in_use_is_removed_and_none_before_its_age(
     known: frozenset[str],
     deleted_here: frozenset[str],
     age: timedelta,
-    in_touch: timedelta,
+    connected_for: timedelta,
 ) -> None:
     items = [an_item(name) for name in there]
     owners = [WorkloadId(name) for name in known]
@@ -163,11 +163,11 @@ def test_no_artefact_in_use_is_removed_and_none_before_its_age(
         seen_since,
         AGES,
         deleted_here=[WorkloadId(name) for name in deleted_here],
-        in_touch=in_touch,
+        connected_for=connected_for,
         now=NOW,
     )
 
     for each in found:
         assert each.item.workload_id not in known
         assert age >= AGES.zombie
-        assert each.item.workload_id in deleted_here or min(age, in_touch) >= AGES.stray
+        assert each.item.workload_id in deleted_here or min(age, connected_for) >= AGES.stray

@@ -133,7 +133,7 @@ def test_a_workload_with_data_waits_for_its_node() -> None:
     situation = a_situation(a_workload(spec=DATABASE), assignment=an_assignment())
     wait = pending_entry(situation, NOON)
 
-    assert wait.homes == {N1}
+    assert wait.own_nodes == {N1}
     assert not wait.anywhere
 
 
@@ -145,10 +145,10 @@ def test_a_movable_workload_waits_for_any_node() -> None:
 def test_a_workload_with_a_data_copy_waits_for_the_node_of_the_copy() -> None:
     situation = a_situation(a_workload(spec=DATABASE))
     bare = pending_entry(situation, NOON)
-    assert (bare.homes, bare.anywhere) == (frozenset(), True)
+    assert (bare.own_nodes, bare.anywhere) == (frozenset(), True)
 
     copied = pending_entry(replace(situation, copies=(Copy(N2, 1),)), NOON)
-    assert copied.homes == {N2}
+    assert copied.own_nodes == {N2}
     assert not copied.anywhere
 
 
@@ -165,13 +165,13 @@ def test_a_workload_that_waits_for_a_node_is_woken_by_any_change_there(
 def test_a_workload_leaving_a_node_is_not_offered_its_capacity() -> None:
     leaving = pending_entry(a_situation(assignment=an_assignment(), draining=True), NOON)
 
-    assert (leaving.homes, leaving.anywhere) == (frozenset(), True)
+    assert (leaving.own_nodes, leaving.anywhere) == (frozenset(), True)
 
 
 def test_capacity_of_a_node_with_an_old_copy_is_offered_to_others(node_index: NodeIndex) -> None:
     waiting = PendingQueue()
-    homes = frozenset({N1})
-    waiting.add(WorkloadId("a"), PendingEntry(cpu(600), homes, old_copies=homes))
+    own_nodes = frozenset({N1})
+    waiting.add(WorkloadId("a"), PendingEntry(cpu(600), own_nodes, old_copies=own_nodes))
     waiting.add(WorkloadId("b"), PendingEntry(cpu(600)))
 
     assert waiting.candidates_for(node_index.slots[N1]) == ["b"]

@@ -99,7 +99,7 @@ def test_recovery_ends_automatically_only_with_the_lost_marker() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said_uid", "count", "holds", "lost"),
+    ("reported_uid", "count", "holds", "lost"),
     [
         ("others", 3, False, True),
         ("others", 0, False, False),  # nothing is lost with it
@@ -110,11 +110,16 @@ def test_recovery_ends_automatically_only_with_the_lost_marker() -> None:
     ],
 )
 def test_a_node_of_another_cluster_shows_that_an_empty_store_is_not_new(
-    said_uid: str, count: int, holds: bool, lost: bool
+    reported_uid: str, count: int, holds: bool, lost: bool
 ) -> None:
     marker = ClusterMarker("ours", NOON, accepted=("buried",))
     verdict = detect_lost_records(
-        marker, said_uid=said_uid, workload_count=count, holds_workloads=holds, claims=1, others=0
+        marker,
+        reported_uid=reported_uid,
+        workload_count=count,
+        holds_workloads=holds,
+        claims=1,
+        others=0,
     )
 
     assert (verdict is not None) is lost
@@ -126,7 +131,7 @@ def test_a_minority_of_the_nodes_does_not_make_an_empty_store_a_lost_one(
 ) -> None:
     verdict = detect_lost_records(
         OURS,
-        said_uid="others",
+        reported_uid="others",
         workload_count=3,
         holds_workloads=False,
         claims=claims,

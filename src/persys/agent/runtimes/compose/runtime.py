@@ -191,16 +191,16 @@ class ComposeRuntime:
         stopped = to_start(found, record.services)
         networks = await self._stack.network_ids()
         with parsing_response("a container"):
-            stranded = services_without_network(described, networks)
-        if stopped is not None and not stranded:
+            without_network = services_without_network(described, networks)
+        if stopped is not None and not without_network:
             try:
                 await self._stack.start(one.artefact.id for one in stopped)
             except EngineError as err:
                 return await self._failure_reason(record, order.workload_id, err.message)
             return None
         stack, failure = await self._execution(name, state_dir, prepared, order), None
-        if stranded:
-            failure = await self._commands.recreate(stack, stranded, start=False)
+        if without_network:
+            failure = await self._commands.recreate(stack, without_network, start=False)
         failure = failure or await self._commands.up(stack)
         if failure is None:
             return None
@@ -292,9 +292,9 @@ class ComposeRuntime:
             found = await self._engine.call("GET", f"containers/{artefact.id}/json")
             with parsing_response(artefact.id):
                 workload_id = WorkloadId(labels_of(found).get(WORKLOAD_LABEL, ""))
-            speaker = log_source(members(await self._stack.containers(workload_id)), {})
+            source = log_source(members(await self._stack.containers(workload_id)), {})
             return await exec_logs.tail(
-                self._engine, speaker.artefact.id if speaker is not None else artefact.id
+                self._engine, source.artefact.id if source is not None else artefact.id
             )
         except (EngineError, RuntimeUnavailableError):
             return ""  # some log drivers store nothing

@@ -87,7 +87,7 @@ class NodeIndex:
         self._labels: dict[str, LabelEncoding[str | None]] = {}
         self._by_position: list[NodeSlot | None] = []
         self._holds: dict[NodeId, dict[WorkloadId, Hold]] = {}
-        self._vacant: list[int] = []
+        self._free_positions: list[int] = []
 
     def put_node(
         self,
@@ -134,7 +134,7 @@ class NodeIndex:
             self._count(slot, hold, sign=-1)
         self._by_position[slot.position] = None
         self.arrays.remove(slot.position)
-        self._vacant.append(slot.position)
+        self._free_positions.append(slot.position)
         self.ranking_cache.alter(node_id)
         self.eligible.clear()
         self.version += 1
@@ -228,7 +228,7 @@ class NodeIndex:
         }
         twin._by_position = [slot and twin.slots[slot.node_id] for slot in self._by_position]
         twin._holds = {node_id: holds.copy() for node_id, holds in self._holds.items()}
-        twin._vacant = self._vacant.copy()
+        twin._free_positions = self._free_positions.copy()
         return twin
 
     def _exchange(self, node_id: NodeId, old: Hold | None, new: Hold | None) -> None:
@@ -284,8 +284,8 @@ class NodeIndex:
             codes.put(slot.position, slot.labels.get(key))
 
     def _take_position(self) -> int:
-        if self._vacant:
-            return self._vacant.pop()
+        if self._free_positions:
+            return self._free_positions.pop()
         position = len(self._by_position)
         self._by_position.append(None)
         if position >= len(self.arrays.open):
