@@ -319,6 +319,7 @@ class Lifecycle:
         assert not world.docker.of(BAD), world.docker.of(BAD)
         assert BAD not in {domain.name() for domain in world.libvirt.domains.values()}
         assert not world.programs.mounts, world.programs.mounts
+        assert not [image for image in world.programs.rbd_images if BAD in image]
         left = list((world.directory / "volumes").glob(f"**/{BAD}/*"))
         assert not left, left
 

@@ -121,6 +121,8 @@ def _settings(directory: Path) -> AgentSettings:
         storage_nfs_server="files.example",
         storage_nfs_export="/srv",
         storage_nfs_stage_dir=directory / "nfs",
+        storage_ceph_pool="rbd",
+        storage_ceph_stage_dir=directory / "ceph",
         gc_interval=timedelta(seconds=40),
         gc_zombie_after=timedelta(seconds=10),
         gc_image_after=timedelta(days=30),

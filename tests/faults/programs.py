@@ -54,12 +54,15 @@ class Programs:
         self._docker = docker
         self.mounts: dict[str, str] = {}  # the mounted source, by mount point
         self._fetched: dict[Path, str] = {}  # the repository in a store
+        self.rbd_images: dict[str, int] = {}  # sizes in GiB
+        self._rbd_mapped: dict[str, str] = {}  # devices, by image
         self._models: dict[str, Callable[[Command], ExitResult]] = {
             "git": self._git,
             "docker": self._compose,
             "qemu-img": _qemu_img,
             "genisoimage": _seed,
             "mount": self._mount,
+            "rbd": self._rbd,
             "umount": self._unmount,
             "resize2fs": self._resize,
             "blkid": lambda _command: ExitResult(out=b"ext4\n"),
@@ -141,6 +144,35 @@ class Programs:
         body = {"Image": parts["image"], "Labels": labels, "HostConfig": host}
         return self._docker.create(f"{project}-{service}-1", body)
 
+    def _rbd(self, command: Command) -> ExitResult:
+        """As with Ceph, an image that is mapped cannot be removed."""
+        match command.words[1:]:
+            case ("ls", *_):
+                return _json(list(self.rbd_images))
+            case ("info", image, *_) if _image(image) in self.rbd_images:
+                return _json({"size": self.rbd_images[_image(image)] << 30})
+            case (("create" | "resize"), _, size, image):
+                self.rbd_images[_image(image)] = int(size.removesuffix("G"))
+            case ("map", _, image):
+                device = self._rbd_mapped[_image(image)] = f"/dev/rbd-{_image(image)}"
+                return ExitResult(out=f"{device}\n".encode())
+            case ("device", *_):
+                return _json(
+                    [
+                        {"pool": "rbd", "name": name, "device": device}
+                        for name, device in self._rbd_mapped.items()
+                    ]
+                )
+            case ("unmap", device):
+                self._rbd_mapped = {
+                    name: path for name, path in self._rbd_mapped.items() if path != device
+                }
+            case ("rm", _, image) if _image(image) not in self._rbd_mapped:
+                self.rbd_images.pop(_image(image), None)
+            case _:
+                return ExitResult(1)
+        return ExitResult()
+
     def _mount(self, command: Command) -> ExitResult:
         self.mounts[command.words[-1]] = command.words[-2]
         return ExitResult()
@@ -155,6 +187,15 @@ class Programs:
         for path in Path(command.words[-1]).iterdir():
             shutil.rmtree(path)
         return ExitResult()
+
+
+def _json(value: object) -> ExitResult:
+    return ExitResult(out=json.dumps(value).encode())
+
+
+def _image(name: str) -> str:
+    """Without its pool."""
+    return name.partition("/")[2]
 
 
 def _labels(parts: dict[str, Any]) -> dict[str, str]:

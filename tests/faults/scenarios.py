@@ -37,6 +37,18 @@ def container(name: str, directory: Path, revision: str) -> Request:
     return _request(name, pb.WORKLOAD_TYPE_CONTAINER, pb.WorkloadSpec(container=spec), revision)
 
 
+def block(name: str, directory: Path, revision: str) -> Request:
+    """A container with a volume of Ceph."""
+    del directory
+    spec = pb.ContainerSpec(image=f"{name}:{revision}", env={"REVISION": revision})
+    size_gb = 1 if revision == "r1" else 2
+    spec.managed_volumes.add(
+        name="block", driver="ceph-rbd", mount_path="/b", size_gb=size_gb, retain_policy="Delete"
+    )
+    spec.restart_policy.policy = "no"
+    return _request(name, pb.WORKLOAD_TYPE_CONTAINER, pb.WorkloadSpec(container=spec), revision)
+
+
 def stack(name: str, directory: Path, revision: str) -> Request:
     del directory
     spec = pb.ComposeSpec(
@@ -76,6 +88,7 @@ def machine(name: str, directory: Path, revision: str) -> Request:
 
 SCENARIOS: dict[str, Callable[[str, Path, str], Request]] = {
     "container": container,
+    "block": block,
     "stack": stack,
     "repository": repository,
     "machine": machine,

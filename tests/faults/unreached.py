@@ -40,7 +40,6 @@ TRIGGERS = {
 _ACCESS = "tests/shells/agent/access/test_sessions.py::"
 _CONSOLES = "tests/shells/agent/runtimes/vm/test_console.py::"
 _VMS = "tests/shells/agent/runtimes/vm/test_runtime.py::"
-_CEPH = "tests/shells/agent/volumes/test_drivers.py::test_a_ceph_that_does_not_respond_is_not_an_empty_pool"
 _CONSOLE = f"{_CONSOLES}test_a_console_ends_with_libvirt_and_can_be_opened_again"
 _COMMAND = f"{_ACCESS}test_exec_returns_output_and_exit_code"
 _LEFT_BEHIND = f"{_ACCESS}test_the_command_is_killed_when_the_caller_disconnects"
@@ -78,8 +77,4 @@ ELSEWHERE = {
     "paths:runtimes/compose/cgroups:StackCgroups._call#1": (
         "tests/unit/agent/runtimes/compose/test_cgroups.py::test_limits_are_set_and_removed_in_cgroup_v1"
     ),
-    "paths:volumes/ceph_rbd:CephDriver.attach#1": _CEPH,
-    "programs:volumes/ceph_rbd:CephDriver._map#1": _CEPH,
-    "programs:volumes/ceph_rbd:CephDriver._rbd#1": _CEPH,
-    "programs:volumes/ceph_rbd:CephDriver._rbd_json#1": _CEPH,
 }
