@@ -297,7 +297,9 @@ class FaultyConnection:
         if kind in FAULTS and kind != AFTERWARDS:
             raise FAULTS[kind]()
         if kind == REFUSED:
-            raise error(self._module, "VIR_ERR_INTERNAL_ERROR", "it failed (injected by the test)")
+            raise error(
+                self._module, "VIR_ERR_OPERATION_FAILED", "it failed (injected by the test)"
+            )
         result = found(*words)
         if kind == AFTERWARDS:
             raise FAULTS[kind]()

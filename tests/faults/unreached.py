@@ -32,6 +32,7 @@ TRIGGERS = {
     ),
     f"{_LOCAL}._make_file#3": Trigger("programs:volumes/filesystems:create#1", REFUSED),
     "libvirt:runtimes/detect:Detector._detect_libvirt#1": Trigger(f"{_IMAGES}.open#1", REFUSED),
+    f"{_VM}._name_conflict#1": Trigger(f"{_VM}.create#1", REFUSED),
     f"{_VM}._power_on#2": Trigger(
         "paths:runtimes/vm/storage/disk_guard:DiskGuard.check_started#1", OVERSIZED
     ),
@@ -58,9 +59,6 @@ ELSEWHERE = {
     "docker:runtimes/detect:Detector.close#1": _COMMAND,
     "libvirt:runtimes/detect:Detector.close#1": _CONSOLE,
     "libvirt:runtimes/vm/detect:detect_hypervisor#2": _OUTAGE,
-    "libvirt:runtimes/vm/runtime:VmRuntime._name_conflict#1": (
-        f"{_VMS}test_a_foreign_vm_is_not_changed"
-    ),
     "libvirt:runtimes/vm/storage/disks:VmDisks.check#1": (
         f"{_VMS}test_an_unsupported_vm_spec_is_rejected_by_field"
     ),
