@@ -73,6 +73,6 @@ ELSEWHERE = {
     "libvirt:runtimes/vm/console:Console.watch#1": _CONSOLE,
     "libvirt:runtimes/vm/console:Console._with_stream#1": _CONSOLE,
     "paths:runtimes/compose/cgroups:StackCgroups._call#1": (
-        "tests/unit/agent/runtimes/compose/test_cgroups.py::test_limits_are_set_and_removed_in_cgroup_v1"
+        "tests/shells/agent/runtimes/compose/test_cgroups.py::test_a_stack_is_limited_as_a_whole_and_its_cgroup_is_removed_with_it"
     ),
 }
