@@ -232,6 +232,8 @@ class Dispatcher:
 
     async def _remove(self, effect: Remove, endpoint: str) -> None:
         entry = self._cluster.workloads.get(effect.workload_id)
+        if entry is not None and _was_replaced(entry, effect):
+            return
         requested_at = self._clock.now()
         sent = None
         if (
@@ -396,6 +398,16 @@ def _workload_of(effect: Effect) -> WorkloadId:
 
 def _ignore(_error: InternalError) -> None:
     """The failure is logged and counted; the lane continues with the next effect."""
+
+
+def _was_replaced(entry: WorkloadState, removal: Remove) -> bool:
+    """Whether the node has a newer assignment by now, which an agent without epochs would remove."""
+    assignment = entry.assignment
+    return (
+        assignment is not None
+        and assignment.node_id == removal.node_id
+        and assignment.epoch > removal.epoch
+    )
 
 
 def _still_wanted(entry: WorkloadState, effect: Apply) -> bool:

@@ -181,13 +181,11 @@ async def test_an_order_fulfilled_by_another_observation_is_not_sent(world: Worl
     assert await world.perform(ORDERS[0]) == []
 
 
-async def test_a_removal_of_an_earlier_copy_leaves_the_order_of_the_present_one_alone(
-    world: World,
-) -> None:
+async def test_a_late_removal_is_not_sent_to_a_node_with_a_newer_assignment(world: World) -> None:
     world.cluster.put_assignment(WEB, an_assignment(epoch=2))
     sent = world.entry.dispatch
 
-    assert await world.perform(Remove(N1, WEB, 1)) == ["remove", "ask"]
+    assert await world.perform(Remove(N1, WEB, 1)) == []
 
     assert world.entry.dispatch is sent
 

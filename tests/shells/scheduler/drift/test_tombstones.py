@@ -70,8 +70,8 @@ async def test_a_new_workload_starts_when_the_node_has_removed_the_stale_copy(
 
     view = await cluster.control.until("db", "Running")
     assert view.epoch > 1
-    orders = [(order.id, order.epoch) for order in node.agent.applies]
-    assert orders == [("db", 1), ("db", view.epoch)]
+    epochs = [order.epoch for order in node.agent.applies]
+    assert list(dict.fromkeys(epochs)) == [1, view.epoch]  # an order may be repeated
     assert node.agent.running() == {"db"}
 
 
