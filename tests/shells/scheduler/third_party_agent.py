@@ -166,7 +166,7 @@ class Agent(AgentServiceServicer):
             self.behaviour.work_seconds,
             self._finish_delete,
             request.id,
-            self.copies.get(request.id),
+            self._applies_of(request.id),
         )
         return pb.DeleteWorkloadResponse(success=True, message="queued")
 
@@ -260,11 +260,16 @@ class Agent(AgentServiceServicer):
             status.metadata["failure_reason"] = reason
             status.metadata["last_error"] = text
 
-    def _finish_delete(self, name: str, deleted: Copy | None) -> None:
+    def _applies_of(self, name: str) -> tuple[Copy | None, int]:
+        """Changes with each apply."""
+        copy = self.copies.get(name)
+        return copy, copy.applied if copy is not None else 0
+
+    def _finish_delete(self, name: str, deleted: tuple[Copy | None, int]) -> None:
         if self.behaviour.keeps_copies:
             return
-        if self.copies.get(name) is not deleted:
-            return  # the order came before the copy that now runs
+        if self._applies_of(name) != deleted:
+            return  # it was applied again after this delete
         self._task_ended(name, "delete", "" if name in self.copies else "workload not found")
         if self.behaviour.like_existing_agents and name in self.copies:
             status = self.copies[name].status
