@@ -141,7 +141,7 @@ def test_a_scheduler_runs_on_the_etcd_of_the_script(etcd: dict[str, str], tmp_pa
     finally:
         scheduler.close()
 
-    assert f"etcd already runs in the container {etcd['NAME']}" in again
+    assert f"etcd is already running in the container {etcd['NAME']}" in again
     assert "etcd" in scheduler.log
 
 
