@@ -1,28 +1,40 @@
 """One process under test: started, stopped, killed and restarted. Its log is in a file."""
 
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from e2e.waiting import DEADLINE_SECONDS, eventually
 
 # Below the ephemeral port range of the kernel, so that a port stays free while its
 # process is stopped.
 _PORTS = range(15_000, 32_000)
-_given: set[int] = set()
+# One file per port, locked by the test process that uses the port: several run in parallel.
+_LOCKS = Path(tempfile.gettempdir()) / "persys-test-ports"
+_given: list[IO[bytes]] = []
 
 
 def free_port() -> int:
+    """A port that no other test gets until this process exits."""
+    _LOCKS.mkdir(exist_ok=True)
     while True:
         port = random.choice(_PORTS)
-        with socket.socket() as trial:
-            if port not in _given and trial.connect_ex(("127.0.0.1", port)) != 0:
-                _given.add(port)
-                return port
+        lock = (_LOCKS / str(port)).open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            continue
+        _given.append(lock)
+        if not listens_on(port):
+            return port
 
 
 def listens_on(port: int) -> bool:
