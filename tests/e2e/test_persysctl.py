@@ -9,7 +9,6 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.process import free_port
 
-FAILING = '{type: exec, command: ["false"], interval_seconds: 1, retries: 1}'
 SPEC = """\
 id: {name}
 type: container
@@ -78,33 +77,6 @@ def test_promise_7_a_workload_that_fits_nowhere_is_reported_at_once_with_the_rea
     assert waited.returncode == 1
     assert "cpu" in waited.stderr
     assert f"persysctl explain {unique_id}" in waited.stderr
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ('[sleep, "3600"]', '[sh, -c, "exit 3"]', "exited with code 3"),
-        ("init: true", f"init: true\n  health_check: {FAILING}", "unhealthy"),
-    ],
-    ids=["exits at once", "fails its health check"],
-)
-def test_a_failed_wait_exits_with_1_and_names_the_next_command(
-    old: str,
-    new: str,
-    reason: str,
-    persysctl: Callable[..., subprocess.CompletedProcess[str]],
-    spec_file: Callable[..., str],
-    unique_id: str,
-) -> None:
-    path = Path(spec_file(unique_id))
-    path.write_text(path.read_text().replace(old, new))
-
-    waited = persysctl("workload", "apply", "-f", str(path), "--wait", "10m")
-
-    assert waited.returncode == 1, waited.stdout
-    assert reason in waited.stderr
-    assert f"persysctl logs {unique_id}" in waited.stderr
-    persysctl("workload", "delete", unique_id, "--wait")
 
 
 def test_an_unreachable_scheduler_exits_with_4(
