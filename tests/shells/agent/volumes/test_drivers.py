@@ -295,26 +295,39 @@ async def test_an_export_is_mounted_once_and_until_its_last_use(
         assert not (room / "upper/c/web/data").exists()
 
 
+class BlockedProgram:
+    """Replaces a program by one that waits until it may continue."""
+
+    def __init__(self, room: Path, name: str) -> None:
+        self._began, self._may_end = room / "began", room / "may_end"
+        wait = f"touch {self._began}; while [ ! -e {self._may_end} ]; do sleep 0.02; done"
+        stand_in(room, name, f'#!/bin/sh\n{wait}\nexec /bin/{name} "$@"\n')
+
+    async def until_called(self) -> None:
+        async with asyncio.timeout(30):
+            while not self._began.exists():  # noqa: ASYNC110 - no event signals it
+                await asyncio.sleep(0.01)
+
+    def release(self) -> None:
+        self._may_end.touch()
+
+
 async def test_a_long_removal_does_not_delay_another_volume(
     room: Path, nfs: tuple[str, object]
 ) -> None:
-    began, may_end = room / "began", room / "may_end"
-    wait = f"touch {began}; while [ ! -e {may_end} ]; do sleep 0.02; done"
-    stand_in(room, "rm", f'#!/bin/sh\n{wait}\nexec /bin/rm "$@"\n')
+    rm = BlockedProgram(room, "rm")
     volume, other = ManagedVolume("data", driver="nfs"), WorkloadId("other")
     async with volumes_of(room, nfs) as volumes, asyncio.TaskGroup() as group:
         assert await volumes.prepare(an_order(volume)) is None
         removal = group.create_task(volumes.remove(WEB, frozenset({"data"})))
-        async with asyncio.timeout(30):
-            while not began.exists():  # noqa: ASYNC110 - no event signals it
-                await asyncio.sleep(0.01)
+        await rm.until_called()
 
         assert await volumes.prepare(an_order(volume, workload_id=other)) is None
         await volumes.release(other)
         assert not removal.done()
         assert mounted_at(room / "stage") is not None
 
-        may_end.touch()
+        rm.release()
         assert await removal is None
         assert mounted_at(room / "stage") is None
         assert not (room / "upper/c/web/data").exists()
@@ -323,19 +336,15 @@ async def test_a_long_removal_does_not_delay_another_volume(
 async def test_an_export_stays_mounted_while_a_volume_is_being_attached(
     room: Path, nfs: tuple[str, object]
 ) -> None:
-    began, may_end = room / "began", room / "may_end"
     volume, other = ManagedVolume("data", driver="nfs"), WorkloadId("other")
     async with volumes_of(room, nfs) as volumes, asyncio.TaskGroup() as group:
         assert await volumes.prepare(an_order(volume)) is None
-        wait = f"touch {began}; while [ ! -e {may_end} ]; do sleep 0.02; done"
-        stand_in(room, "mkdir", f'#!/bin/sh\n{wait}\nexec /bin/mkdir "$@"\n')
+        mkdir = BlockedProgram(room, "mkdir")
         attached = group.create_task(volumes.prepare(an_order(volume, workload_id=other)))
-        async with asyncio.timeout(30):
-            while not began.exists():  # noqa: ASYNC110 - no event signals it
-                await asyncio.sleep(0.01)
+        await mkdir.until_called()
 
         await volumes.release(WEB)
-        may_end.touch()
+        mkdir.release()
 
         assert await attached is None
         assert (room / "upper/c/other/data").is_dir()
