@@ -102,8 +102,8 @@ async def test_with_several_holders_a_node_must_be_named(cluster: Cluster) -> No
 
 async def test_the_volume_of_a_workload_stays(cluster: Cluster) -> None:
     _, volume_agent = await a_volume_agent(cluster)
-    volume_agent.refuses = "somebody is in it"
-    assert "somebody is in it" in (await delete(cluster)).error_message
+    volume_agent.refuses = "the volume is in use"
+    assert "the volume is in use" in (await delete(cluster)).error_message
 
     volume_agent.refuses = ""
     await cluster.control.apply("old")

@@ -229,7 +229,7 @@ async def test_a_copy_that_is_not_an_orphan_is_not_deleted(cluster: Cluster) -> 
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
     bound = await call_orphan(cluster, "DeleteOrphan", "web")
-    unknown = await call_orphan(cluster, "DeleteOrphan", "nobody")
+    unknown = await call_orphan(cluster, "DeleteOrphan", "unknown")
     missing = await call_orphan(cluster, "DeleteOrphan", "web", "n9")
 
     assert not any(response.accepted for response in (bound, unknown, missing))
