@@ -186,6 +186,8 @@ def add_node(
     closed: str = "",
     labels: dict[str, str] | None = None,
     taints: Iterable[str] = (),
+    tier: int = 0,
+    price: float = 0.0,
 ) -> NodeId:
     node_index.put_node(
         NodeId(node_id),
@@ -194,6 +196,8 @@ def add_node(
         closed=closed,
         labels=labels,
         taints=frozenset(taints),
+        tier=tier,
+        price=price,
     )
     return NodeId(node_id)
 

@@ -83,6 +83,8 @@ class Capabilities(Struct, frozen=True):
     storage_drivers: frozenset[str] = frozenset()
     reserved: Resources = Resources()
     features: frozenset[str] = frozenset()
+    tier: int = 0  # 0: a node of this cluster; above: a federated cluster or a cloud
+    core_hour_price: float = 0.0  # per core and hour, in any currency
 
     @property
     def total(self) -> Resources:

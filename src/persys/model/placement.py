@@ -74,6 +74,14 @@ class Strategy(StrEnum):
     BINPACK = "binpack"
 
 
+class Offload(StrEnum):
+    """Whether a workload may run on nodes of higher tiers, such as federated clusters."""
+
+    NEVER = "never"
+    WHEN_FULL = "when-full"  # after it has waited for capacity in tier 0
+    PREFER = "prefer"
+
+
 class Rules(Struct, frozen=True, omit_defaults=True):
     constraints: tuple[Constraint, ...] = ()
     tolerations: tuple[str, ...] = ()  # key, key=value, or * for all taints
@@ -82,6 +90,9 @@ class Rules(Struct, frozen=True, omit_defaults=True):
     spread_over: tuple[str, ...] = ()  # labels, the most important first
     strategy: Strategy | None = None  # None: the default of the cluster
     priority: int = PRIORITY_DEFAULT
+    offload: Offload = Offload.NEVER
+    offload_data: bool = False  # also if it has data
+    return_when_free: bool = False  # to tier 0, once it has capacity
 
 
 NO_RULES = Rules()

@@ -1,6 +1,7 @@
 """Placement: chooses the node of a workload, and gives the reason for every other node.
 
     requirements.py   what a workload needs: amounts, host ports, traits and rules
+    tiers.py          when a workload may use nodes of higher tiers, such as federated clusters
     constraints.py    conditions on labels and facts of nodes: parse, evaluate, format
     filters.py        why one node is rejected for one workload
     score.py          the order of the nodes that fit

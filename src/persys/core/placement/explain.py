@@ -26,16 +26,24 @@ from persys.core.placement.constraints import holds, holds_for, written
 from persys.core.placement.filters import Filter, Rejection, described, exclusive, reject, repels
 from persys.core.placement.index.node_index import Hold, NodeIndex
 from persys.core.placement.index.node_slot import NodeSlot
-from persys.core.placement.requirements import Requirements
-from persys.core.placement.score import GroupProximity, ScorePart, score, score_parts, strategy_of
+from persys.core.placement.requirements import Requirements, TierAccess
+from persys.core.placement.score import (
+    GroupProximity,
+    ScorePart,
+    beyond_score,
+    score,
+    score_parts,
+    strategy_of,
+)
 from persys.core.placement.search import eligible
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Resources, Strategy
+from persys.model.placement import Offload, Resources, Strategy
 
 # The effort of each change for an operator. Only the order matters.
 COSTS = {
     Filter.TAINT: 0.5,
     Filter.CONSTRAINT: 0.7,
+    Filter.TIER: 0.9,
     Filter.HOST_PORT: 1.1,
     Filter.PROJECT: 1.1,
     Filter.ANTI_AFFINITY: 1.2,
@@ -114,6 +122,8 @@ def _without(
             return _Step(needs, COSTS[Filter.TAINT], f"tolerate taint {taint}")
         case Filter.CONSTRAINT:
             return _relax(slot, needs)
+        case Filter.TIER:
+            return _offload(needs)
         case Filter.ANTI_AFFINITY:
             return _part(slot, needs, holders)
         case Filter.HOST_PORT | Filter.PROJECT:
@@ -129,6 +139,16 @@ def _open(slot: NodeSlot, needs: Requirements) -> _Step:
     cost = opening_cost(slot)
     slot.closed = ""
     return _Step(needs, cost, change)
+
+
+def _offload(needs: Requirements) -> _Step:
+    """All consents at once: whether it has data is not known here."""
+    allowed = replace(needs, tiers=TierAccess(offload=True))
+    if needs.rules.offload is Offload.NEVER:
+        return _Step(allowed, COSTS[Filter.TIER], "set offload: when-full")
+    if needs.tiers.waits:
+        return _Step(allowed, 0.1, "wait: it is offloaded soon")
+    return _Step(allowed, COSTS[Filter.TIER], "set offload_data: true")
 
 
 def _relax(slot: NodeSlot, needs: Requirements) -> _Step:
@@ -250,19 +270,22 @@ class _FilterPass:
         self.needs = needs
         self.node_index = node_index
         self.counts: Counter[Reason] = Counter()
-        self.fits: Mask = node_index.arrays.open.copy()
+        self.fits: Mask = node_index.arrays.open.copy()  # of tier 0
+        self.fit_beyond: list[NodeSlot] = []  # of higher tiers
         self._obstacles: list[tuple[Mask, Cost]] = []  # rejected nodes, and the cost of a change
         self._some_closed = np.count_nonzero(self.fits) < len(node_index.slots)
         self._refuse_closed()
         self._refuse_unfit()
         self._refuse_crowded()
         self._refuse_short()
+        self._judge_higher_tiers()
 
     def nearest(self, limit: int) -> Iterator[NodeSlot]:
         if limit <= 0:
             return iter(())
         distance = self._distances()
         distance[self.fits] = np.inf
+        distance[[slot.position for slot in self.fit_beyond]] = np.inf
         if limit < len(distance):
             far = np.partition(distance, limit - 1)[limit - 1]
             nearest = np.flatnonzero(distance <= far)[:limit]
@@ -278,6 +301,8 @@ class _FilterPass:
             for slot in self.node_index.slots.values():
                 if slot.closed:
                     distance[slot.position] = opening_cost(slot)
+                elif slot.tier:
+                    distance[slot.position] = COSTS[Filter.TIER]
         for refused, cost in self._obstacles:
             distance += cost() if callable(cost) else refused * np.float32(cost)
         return distance
@@ -288,6 +313,17 @@ class _FilterPass:
         for slot in self.node_index.slots.values():
             if slot.closed:
                 self.counts[Filter.CLOSED, slot.closed] += 1
+
+    def _judge_higher_tiers(self) -> None:
+        """There are few, and they are not in the arrays."""
+        for slot in self.node_index.beyond.values():
+            if slot.closed:
+                continue  # counted with the closed nodes of tier 0
+            rejection = reject(slot, self.needs)
+            if rejection is None:
+                self.fit_beyond.append(slot)
+            else:
+                self.counts[rejection.filter, rejection.detail] += 1
 
     def _refuse_unfit(self) -> None:
         node_index, wanted, rules = self.node_index, self.needs.traits, self.needs.rules
@@ -381,6 +417,19 @@ def _freeing(wanted: int, free: NDArray[np.int64]) -> Costs:
 
 def _best(filter_pass: _FilterPass, proximity: GroupProximity, limit: int) -> list[NodeSlot]:
     """The nodes that fit, in the order of placement."""
+    needs, node_index = filter_pass.needs, filter_pass.node_index
+    home = _best_at_home(filter_pass, proximity, limit)
+    beyond = nsmallest(
+        limit,
+        filter_pass.fit_beyond,
+        key=lambda slot: beyond_score(slot, needs, node_index, proximity),
+    )
+    return ([*beyond, *home] if needs.tiers.preferred else [*home, *beyond])[:limit]
+
+
+def _best_at_home(
+    filter_pass: _FilterPass, proximity: GroupProximity, limit: int
+) -> list[NodeSlot]:
     needs, node_index = filter_pass.needs, filter_pass.node_index
     fitting = np.flatnonzero(filter_pass.fits)
     in_order = not needs.rules.group and strategy_of(needs, node_index) is Strategy.SPREAD

@@ -23,6 +23,7 @@ class Filter(StrEnum):
     FEATURE = "feature"
     TAINT = "taint"
     CONSTRAINT = "constraint"
+    TIER = "tier"
     ANTI_AFFINITY = "anti-affinity"
     HOST_PORT = "host port"
     PROJECT = "project name"
@@ -56,6 +57,8 @@ def reject_resident(slot: NodeSlot, needs: Requirements) -> Rejection | None:
 def unfit(slot: NodeSlot, needs: Requirements) -> Rejection | None:
     if slot.closed:
         return Rejection(Filter.CLOSED, slot.closed)
+    if slot.tier and not needs.tiers.offload:
+        return Rejection(Filter.TIER, f"in tier {slot.tier} ({needs.tiers.why_not})")
     if lacking := _lacking(slot, needs):
         return lacking
     if slot.taints and (repelling := repels(slot.taints, needs.rules)):

@@ -6,7 +6,7 @@ that waits for one node, such as a VM that has to grow, is indexed by that node.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from persys.core.placement.filters import reject
 from persys.core.placement.index.node_slot import NodeSlot
-from persys.core.placement.requirements import Requirements, holds_data, requirements_of
+from persys.core.placement.requirements import Requirements, holds_data
+from persys.core.placement.tiers import placement_needs
 from persys.core.reconcile.evacuate import must_leave
 from persys.core.reconcile.situation import Situation
 from persys.model.ids import NodeId, WorkloadId
@@ -104,7 +105,7 @@ def pending_entry(situation: Situation, now: datetime) -> PendingEntry:
         own_nodes.add(situation.assignment.node_id)
     kept = holds_data(situation.workload) and bool(own_nodes) and not leaves
     return PendingEntry(
-        requirements_of(situation.workload),
+        placement_needs(situation, now),
         frozenset(own_nodes),
         anywhere=not kept,
         old_copies=frozenset(copy.node_id for copy in situation.copies if copy.being_removed),
@@ -132,12 +133,16 @@ class PendingQueue:
         return iter(self._waits)
 
     def add(self, workload_id: WorkloadId, wait: PendingEntry) -> None:
-        """A workload that already waits for the same keeps its position."""
-        if self._waits.get(workload_id) == wait:
+        """A workload that already waits for the same keeps its position, also if it may use more tiers."""
+        before = self._waits.get(workload_id)
+        if before == wait:
             return
+        number = self._next_number
+        if before is not None and replace(before.needs, tiers=wait.needs.tiers) == wait.needs:
+            number = self._numbers[workload_id]
         self.discard(workload_id)
         self._waits[workload_id] = wait
-        self._numbers[workload_id] = self._next_number
+        self._numbers[workload_id] = number
         self._next_number += 1
         if wait.anywhere:
             self._lines.add(workload_id, wait.needs)

@@ -31,15 +31,29 @@ from persys.model.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
+class TierAccess:
+    """Whether a workload may use nodes of tiers above 0."""
+
+    offload: bool = False
+    preferred: bool = False  # before tier 0
+    why_not: str = "offload is never"
+    waits: bool = False  # it may use them after it has waited longer
+
+
+HOME_ONLY = TierAccess()
+
+
+@dataclass(frozen=True, slots=True)
 class Requirements:
     resources: Resources
     traits: frozenset[str] = frozenset()
     host_ports: frozenset[HostPort] = frozenset()
     rules: Rules = NO_RULES
     pools: Draws = ()  # the part of the disk in named pools
+    tiers: TierAccess = HOME_ONLY
 
 
-def requirements_of(workload: Workload) -> Requirements:
+def requirements_of(workload: Workload, tiers: TierAccess = HOME_ONLY) -> Requirements:
     spec = workload.spec
     traits = {f"type:{type_of(spec)}"}
     host_ports: frozenset[HostPort] = frozenset()
@@ -72,6 +86,7 @@ def requirements_of(workload: Workload) -> Requirements:
         host_ports,
         workload.rules,
         tuple(sorted(pools.items())),
+        tiers,
     )
 
 

@@ -76,6 +76,17 @@ def score(
     return proximity.of(slot), fill(slot, needs, node_index), slot.count, slot.node_id
 
 
+def beyond_score(
+    slot: NodeSlot, needs: Requirements, node_index: NodeIndex, proximity: GroupProximity
+) -> tuple[int, float, Score]:
+    """For a node of a tier above 0: the lowest tier first, then the cheapest."""
+    return slot.tier, slot.price, score(slot, needs, node_index, proximity)
+
+
+def price_of(slot: NodeSlot) -> str:
+    return f"{slot.price:g} per core and hour" if slot.price else "no price"
+
+
 def fill(slot: NodeSlot, needs: Requirements, node_index: NodeIndex) -> float:
     full = slot.rank[0]
     return 1 - full if strategy_of(needs, node_index) is Strategy.BINPACK else full
@@ -92,6 +103,9 @@ def score_parts(
     rules = needs.rules
     near = proximity.of(slot)
     parts = []
+    if slot.tier:
+        parts.append(ScorePart("tier", slot.tier, f"tier {slot.tier}"))
+        parts.append(ScorePart("price", slot.price, price_of(slot)))
     for key, count in zip(rules.spread_over, near, strict=False):
         value = slot.labels.get(key)
         where = f"{key} = {value}" if value is not None else f"no {key}"

@@ -14,7 +14,13 @@ from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.index.ranking import TooFarError
 from persys.core.placement.requirements import Requirements
-from persys.core.placement.score import GroupProximity, score, strategy_of
+from persys.core.placement.score import (
+    GroupProximity,
+    beyond_score,
+    price_of,
+    score,
+    strategy_of,
+)
 from persys.core.placement.search import ordered_search, vector_search
 from persys.model.ids import NodeId
 from persys.model.placement import Operator, Strategy
@@ -104,10 +110,28 @@ def _nowhere(needs: Requirements, node_index: NodeIndex) -> Unplaceable:
 
 def choose(needs: Requirements, node_index: NodeIndex) -> NodeSlot | None:
     """The node that `place` chooses, without the reasons for the others."""
+    if not node_index.beyond or not needs.tiers.offload:
+        return _choose_at_home(needs, node_index)
+    if needs.tiers.preferred:
+        return _choose_beyond(needs, node_index) or _choose_at_home(needs, node_index)
+    return _choose_at_home(needs, node_index) or _choose_beyond(needs, node_index)
+
+
+def _choose_beyond(needs: Requirements, node_index: NodeIndex) -> NodeSlot | None:
+    """The cheapest node that fits, of the lowest tier that has one."""
+    proximity = GroupProximity(needs, node_index)
+    return min(
+        (slot for slot in node_index.beyond.values() if reject(slot, needs) is None),
+        key=lambda slot: beyond_score(slot, needs, node_index, proximity),
+        default=None,
+    )
+
+
+def _choose_at_home(needs: Requirements, node_index: NodeIndex) -> NodeSlot | None:
     pinned = _pinned(needs, node_index)
     if pinned is not None or len(node_index.slots) <= SCANNED_MOST:
         slots = node_index.slots.values() if pinned is None else pinned
-        fitting = [slot for slot in slots if reject(slot, needs) is None]
+        fitting = [slot for slot in slots if not slot.tier and reject(slot, needs) is None]
         proximity = GroupProximity(needs, node_index)
         return min(
             fitting, key=lambda slot: score(slot, needs, node_index, proximity), default=None
@@ -128,6 +152,8 @@ def _pinned(needs: Requirements, node_index: NodeIndex) -> list[NodeSlot] | None
 
 
 def _placed(slot: NodeSlot, needs: Requirements, node_index: NodeIndex) -> Placed:
+    if slot.tier:
+        return Placed(slot.node_id, f"offloaded: cheapest of tier {slot.tier}, {price_of(slot)}")
     if len(node_index.slots) == 1:
         among = "the only node"
     elif strategy_of(needs, node_index) is Strategy.BINPACK:

@@ -7,6 +7,7 @@ from persys.core.agent.admission import NODE_FULL
 from persys.core.nodes import Phase
 from persys.core.placement.requirements import Requirements, holds_data, requirements_of
 from persys.core.placement.select import Placed, Unplaceable
+from persys.core.placement.tiers import offload_at, placement_needs
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import (
     RUNTIME_NOT_AVAILABLE,
@@ -43,7 +44,7 @@ def assign(situation: Situation, placer: Placer, now: datetime) -> Decision:
             revision=workload.revision,
         )
         return Decision(None, workload_status, None)
-    needs = requirements_of(workload)
+    needs = placement_needs(situation, now)
     match placer.place(needs, situation.assignment):
         case Placed(node_id=node_id, why=why):
             return bind(situation, node_id, needs, why, now)
@@ -127,8 +128,11 @@ def wait(situation: Situation, why: str, now: datetime) -> Decision:
         failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, why),
     )
     stopping = (copy.stops_at for copy in situation.copies if copy.stops_at and copy.may_run)
+    opens_at = offload_at(situation, now)
+    offloading = [opens_at] if opens_at is not None and opens_at > now else []
     retry_at = min(
-        [*(rejected.until for rejected in situation.rejected_nodes), *stopping], default=None
+        [*(rejected.until for rejected in situation.rejected_nodes), *stopping, *offloading],
+        default=None,
     )
     return Decision(
         None, workload_status, situation.retry, waits_for_capacity=True, wake_at=retry_at

@@ -84,6 +84,7 @@ class Situation:
     node_workload_count: int = 0  # workloads on the assigned node, including this one
     rejected_nodes: tuple[RejectedNode, ...] = ()  # excluded from placement
     next_epoch: int = 0  # of the cluster's counter, for a new assignment
+    offload_after: timedelta = timedelta(seconds=30)  # waiting before higher tiers may be used
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,8 @@ class ClusterState:
             taints=node.taints,
             accounts=accounts_of(node.capabilities),
             silent=silent & traits,
+            tier=node.capabilities.tier,
+            price=node.capabilities.core_hour_price,
         )
 
     def set_unreachable(self, node_id: NodeId, problem: str) -> None:

@@ -98,7 +98,16 @@ def capabilities(message: control_pb2.NodeCapabilities, features: Iterable[str])
             ),
         ),
         features=frozenset(features),
+        tier=checks.number(message.tier, f"{where}.tier", most=checks.TIER_MAX),
+        core_hour_price=_price(message.core_hour_price, f"{where}.core_hour_price"),
     )
+
+
+def _price(value: float, where: str) -> float:
+    if not 0 <= value <= checks.PRICE_MAX:
+        expected = f"expected 0 to {checks.PRICE_MAX:g}"
+        raise InvalidError(where, f"invalid price {value!r}: {expected}, for example 0.05")
+    return value
 
 
 def _pool(message: control_pb2.StoragePool, where: str) -> StoragePool:
@@ -129,6 +138,8 @@ def capabilities_message(has: Capabilities) -> control_pb2.NodeCapabilities:
         supported_storage_drivers=sorted(has.storage_drivers),
         reserved_cpu_millicores=has.reserved.cpu_millicores,
         reserved_memory_mb=has.reserved.memory_mb,
+        tier=has.tier,
+        core_hour_price=has.core_hour_price,
     )
 
 

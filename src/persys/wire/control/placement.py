@@ -1,11 +1,12 @@
 """Placement rules and node taints of the control contract, decoded into the model and encoded from it."""
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 from persys.core.placement.constraints import parse, written
 from persys.core.placement.filters import TOLERATES_ALL
 from persys.errors import InvalidError
-from persys.model.placement import PRIORITY_DEFAULT, PRIORITY_MAX, Rules, Strategy
+from persys.model.placement import PRIORITY_DEFAULT, PRIORITY_MAX, Offload, Rules, Strategy
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.spec import checks
 
@@ -16,6 +17,8 @@ SPREAD_OVER_MAX = 4
 WORD_LENGTH_MAX = 253
 
 _APART = {"": False, "preferred": False, "required": True}
+_OFFLOAD = {"": Offload.NEVER, **{word.value: word for word in Offload}}
+_RETURN = {"": False, "when-free": True}
 _STRATEGIES: dict[str, Strategy] = {strategy.value: strategy for strategy in Strategy}
 
 
@@ -58,7 +61,31 @@ def rules(message: control_pb2.PlacementRules, path: str = "spec.placement") -> 
         priority=checks.number(message.priority, f"{path}.priority", most=PRIORITY_MAX)
         if message.HasField("priority")
         else PRIORITY_DEFAULT,
+        **_offload_rules(message, path),
     )
+
+
+class _OffloadRules(TypedDict):
+    offload: Offload
+    offload_data: bool
+    return_when_free: bool
+
+
+def _offload_rules(message: control_pb2.PlacementRules, path: str) -> _OffloadRules:
+    offload = checks.word(
+        message.offload, _OFFLOAD, f"{path}.offload", "never, when-full or prefer"
+    )
+    returns = checks.word(getattr(message, "return"), _RETURN, f"{path}.return", "when-free")
+    for field, value in (("offload_data", message.offload_data), ("return", returns)):
+        if value and offload is Offload.NEVER:
+            raise InvalidError(f"{path}.{field}", "applies to offloading; set offload too")
+    if returns and offload is Offload.PREFER:
+        raise InvalidError(f"{path}.return", "conflicts with offload: prefer; set only one of them")
+    return {
+        "offload": offload,
+        "offload_data": message.offload_data,
+        "return_when_free": returns,
+    }
 
 
 def rules_message(stated: Rules) -> control_pb2.PlacementRules:
@@ -71,6 +98,9 @@ def rules_message(stated: Rules) -> control_pb2.PlacementRules:
         spread_over=stated.spread_over,
         strategy=stated.strategy or "",
         priority=stated.priority if stated.priority != PRIORITY_DEFAULT else None,
+        offload="" if stated.offload is Offload.NEVER else stated.offload,
+        offload_data=stated.offload_data,
+        **({"return": "when-free"} if stated.return_when_free else {}),
     )
 
 

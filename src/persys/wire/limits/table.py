@@ -69,8 +69,8 @@ TEXTS: dict[str, int] = {
         """
         access_mode action action_type agent_version anti_affinity applied_action component decision
         deeds desired_state device driver failure_reason features filter format fs_type
-        image_pull_policy kind kinds mac_address method policy protocol restart_policy retain_policy
-        role serial sha256 source source_type state status strategy stream
+        image_pull_policy kind kinds mac_address method offload policy protocol restart_policy retain_policy
+        return role serial sha256 source source_type state status strategy stream
         supported_storage_drivers supported_workload_types type unavailable_types unit volume_policy
         where ip_address static_ip gateway nameservers limited_by mode version
         """,
@@ -154,6 +154,7 @@ NUMBERS: dict[str, tuple[int, int]] = {
     **_all(NATURAL32, "interval_seconds timeout_seconds start_period_seconds retries vcpus"),
     "mode": (0, 0o7777),
     "priority": INT32,
+    "tier": (0, checks.TIER_MAX),
     **_all(INT32, "desired_replicas replica_delta"),
     **_all(INT32, "limit tail rows columns"),
     **_all(SECONDS_OF_A_YEAR, "heartbeat_interval_seconds"),
@@ -197,6 +198,7 @@ REALS: dict[str, tuple[float, float]] = {
     **_all((0.0, 100.0), "cpu_utilization disk_utilization memory_utilization"),
     **_all((-1e12, 1e12), "available_cpu_cores total_cpu_cores"),
     "value": (-1e300, 1e300),
+    "core_hour_price": (0.0, checks.PRICE_MAX),
 }
 
 COUNTS: dict[str, int] = {

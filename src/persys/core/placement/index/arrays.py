@@ -36,7 +36,7 @@ class NodeArrays:
         self.disk[at] = slot.free.disk_gb
         self.full[at] = slot.rank[0]
         self.count[at] = slot.count
-        self.open[at] = not slot.closed
+        self.open[at] = slot.is_ranked
 
     def remove(self, position: int) -> None:
         self.open[position] = False

@@ -77,6 +77,7 @@ class NodeIndex:
         self.tainted: set[NodeId] = set()
         self.port_holders: dict[HostPort, dict[NodeId, NodeSlot]] = {}
         self.pooled: dict[NodeId, NodeSlot] = {}  # nodes with several pools
+        self.beyond: dict[NodeId, NodeSlot] = {}  # nodes of tiers above 0
         self.eligible: dict[
             Hashable, Eligible
         ] = {}  # cache of `vector_search`, until a node changes
@@ -100,6 +101,8 @@ class NodeIndex:
         taints: frozenset[str] = frozenset(),
         accounts: Accounts | None = None,
         silent: frozenset[str] = frozenset(),
+        tier: int = 0,
+        price: float = 0.0,
     ) -> None:
         """Add or update a node. Its reservations stay."""
         slot = self.slots.get(node_id)
@@ -117,6 +120,11 @@ class NodeIndex:
             self.groups.relabel(slot, labels or {})
         self._put_pools(slot, accounts)
         slot.taints, slot.silent = taints, silent
+        slot.tier, slot.price = tier, price
+        if tier:
+            self.beyond[node_id] = slot
+        else:
+            self.beyond.pop(node_id, None)
         (self.tainted.add if taints else self.tainted.discard)(node_id)
         for hold in () if slot.count else self._holds.get(node_id, {}).values():
             self._count(slot, hold, sign=1)
@@ -130,6 +138,7 @@ class NodeIndex:
         self.order.discard(slot)
         self.tainted.discard(node_id)
         self.pooled.pop(node_id, None)
+        self.beyond.pop(node_id, None)
         for hold in self._holds.get(node_id, {}).values():
             self._count(slot, hold, sign=-1)
         self._by_position[slot.position] = None
@@ -221,6 +230,7 @@ class NodeIndex:
         twin.ranking_cache = RankingCache(twin.slots, twin.order)
         twin.traits, twin.taints = self.traits.copy(), self.taints.copy()
         twin.tainted = self.tainted.copy()
+        twin.beyond = {node_id: twin.slots[node_id] for node_id in self.beyond}
         twin.pooled = {node_id: twin.slots[node_id] for node_id in self.pooled}
         twin.port_holders = {
             port: {node_id: twin.slots[node_id] for node_id in held}

@@ -113,6 +113,13 @@ class NodeSlot:
     silent: frozenset[str] = (
         frozenset()
     )  # traits that it has, and whose runtime does not respond now
+    tier: int = 0
+    price: float = 0.0
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it takes part in the ordered and the vector search, which cover tier 0."""
+        return not self.closed and not self.tier
 
     def copy(self) -> "NodeSlot":
         return NodeSlot(
@@ -131,6 +138,8 @@ class NodeSlot:
             self.rank,
             self.pools and self.pools.copy(),
             self.silent,
+            self.tier,
+            self.price,
         )
 
 
@@ -157,10 +166,10 @@ class NodeOrder:
         return twin
 
     def add(self, slot: NodeSlot) -> None:
-        if not slot.closed:
+        if slot.is_ranked:
             insort(self.ranks, slot.rank)
 
     def discard(self, slot: NodeSlot) -> None:
         """Call it before the row changes."""
-        if not slot.closed:
+        if slot.is_ranked:
             del self.ranks[bisect_left(self.ranks, slot.rank)]

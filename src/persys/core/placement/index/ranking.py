@@ -200,7 +200,7 @@ class Ranking:
             part.discard(old)
             part.moved.discard(node_id)
         slot = self._rows.get(node_id)
-        if slot is None or unfit(slot, self._needs) is not None:
+        if slot is None or slot.tier or unfit(slot, self._needs) is not None:
             return
         domain, entry = self._domain(slot), self._entry(slot)
         if domain in self._parts:

@@ -82,7 +82,7 @@ class RegisterNodeRequest(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., capabilities: _Optional[_Union[NodeCapabilities, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., agent_version: _Optional[str] = ..., grpc_endpoint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ..., cluster_uid: _Optional[str] = ..., workload_count: _Optional[int] = ..., instance_id: _Optional[str] = ..., session_id: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
 
 class NodeCapabilities(_message.Message):
-    __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb")
+    __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb", "tier", "core_hour_price")
     CPU_TOTAL_MILLICORES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_TOTAL_MB_FIELD_NUMBER: _ClassVar[int]
     STORAGE_POOLS_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +90,8 @@ class NodeCapabilities(_message.Message):
     SUPPORTED_STORAGE_DRIVERS_FIELD_NUMBER: _ClassVar[int]
     RESERVED_CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
     RESERVED_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    CORE_HOUR_PRICE_FIELD_NUMBER: _ClassVar[int]
     cpu_total_millicores: int
     memory_total_mb: int
     storage_pools: _containers.RepeatedCompositeFieldContainer[StoragePool]
@@ -97,7 +99,9 @@ class NodeCapabilities(_message.Message):
     supported_storage_drivers: _containers.RepeatedScalarFieldContainer[str]
     reserved_cpu_millicores: int
     reserved_memory_mb: int
-    def __init__(self, cpu_total_millicores: _Optional[int] = ..., memory_total_mb: _Optional[int] = ..., storage_pools: _Optional[_Iterable[_Union[StoragePool, _Mapping]]] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., supported_storage_drivers: _Optional[_Iterable[str]] = ..., reserved_cpu_millicores: _Optional[int] = ..., reserved_memory_mb: _Optional[int] = ...) -> None: ...
+    tier: int
+    core_hour_price: float
+    def __init__(self, cpu_total_millicores: _Optional[int] = ..., memory_total_mb: _Optional[int] = ..., storage_pools: _Optional[_Iterable[_Union[StoragePool, _Mapping]]] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., supported_storage_drivers: _Optional[_Iterable[str]] = ..., reserved_cpu_millicores: _Optional[int] = ..., reserved_memory_mb: _Optional[int] = ..., tier: _Optional[int] = ..., core_hour_price: _Optional[float] = ...) -> None: ...
 
 class StoragePool(_message.Message):
     __slots__ = ("name", "type", "total_gb", "shares_with", "for_disks")
@@ -297,7 +301,7 @@ class WorkloadSpec(_message.Message):
     def __init__(self, type: _Optional[str] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., container: _Optional[_Union[ContainerSpec, _Mapping]] = ..., compose: _Optional[_Union[ComposeSpec, _Mapping]] = ..., vm: _Optional[_Union[VMSpec, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., placement: _Optional[_Union[PlacementRules, _Mapping]] = ..., stop_after_seconds: _Optional[int] = ...) -> None: ...
 
 class PlacementRules(_message.Message):
-    __slots__ = ("constraints", "tolerations", "group", "anti_affinity", "spread_over", "strategy", "priority")
+    __slots__ = ("constraints", "tolerations", "group", "anti_affinity", "spread_over", "strategy", "priority", "offload", "offload_data")
     CONSTRAINTS_FIELD_NUMBER: _ClassVar[int]
     TOLERATIONS_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -305,6 +309,9 @@ class PlacementRules(_message.Message):
     SPREAD_OVER_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    OFFLOAD_FIELD_NUMBER: _ClassVar[int]
+    OFFLOAD_DATA_FIELD_NUMBER: _ClassVar[int]
+    RETURN_FIELD_NUMBER: _ClassVar[int]
     constraints: _containers.RepeatedScalarFieldContainer[str]
     tolerations: _containers.RepeatedScalarFieldContainer[str]
     group: str
@@ -312,7 +319,9 @@ class PlacementRules(_message.Message):
     spread_over: _containers.RepeatedScalarFieldContainer[str]
     strategy: str
     priority: int
-    def __init__(self, constraints: _Optional[_Iterable[str]] = ..., tolerations: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., anti_affinity: _Optional[str] = ..., spread_over: _Optional[_Iterable[str]] = ..., strategy: _Optional[str] = ..., priority: _Optional[int] = ...) -> None: ...
+    offload: str
+    offload_data: bool
+    def __init__(self, constraints: _Optional[_Iterable[str]] = ..., tolerations: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., anti_affinity: _Optional[str] = ..., spread_over: _Optional[_Iterable[str]] = ..., strategy: _Optional[str] = ..., priority: _Optional[int] = ..., offload: _Optional[str] = ..., offload_data: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class ResourceRequirements(_message.Message):
     __slots__ = ("cpu_millicores", "memory_mb", "disk_gb")

@@ -1,0 +1,135 @@
+"""When a workload may leave tier 0, and how long it waits before."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from builders import NOON, a_situation, a_workload, add_node, rooms_of
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.pending_queue import PendingQueue, pending_entry
+from persys.core.placement.tiers import tier_access
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.situation import Decision, Policy, Situation
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Offload, Resources, Rules
+from persys.model.spec import ContainerSpec, VolumeMount
+from persys.model.status import Status, WorkloadStatus
+
+AFTER = timedelta(seconds=30)
+DATA = ContainerSpec("db", volumes=(VolumeMount("/srv/data", "/data"),))
+
+
+@pytest.fixture
+def node_index() -> NodeIndex:
+    """A full node of this cluster, and a federated one."""
+    node_index = NodeIndex()
+    add_node(node_index, "n1")
+    node_index.hold(WorkloadId("other"), NodeId("n1"), Resources(4000), frozenset())
+    add_node(node_index, "far", tier=1)
+    return node_index
+
+
+def waiting(rules: Rules, spec: ContainerSpec | None = None, *, seconds: float) -> Situation:
+    """A workload that has waited this long for capacity."""
+    status = WorkloadStatus(
+        WorkloadId("web"), Status.PENDING, NOON - timedelta(seconds=seconds), code="Unplaceable"
+    )
+    return a_situation(a_workload(rules=rules, spec=spec), workload_status=status)
+
+
+def decided(situation: Situation, node_index: NodeIndex) -> Decision:
+    return decide(situation, rooms_of(node_index), Policy(), now=NOON, roll=0.5)
+
+
+def node_of(decision: Decision) -> str:
+    return decision.assignment.node_id if decision.assignment else ""
+
+
+def test_a_workload_is_not_offloaded_by_default(node_index: NodeIndex) -> None:
+    decision = decided(waiting(Rules(), seconds=3600), node_index)
+
+    assert decision.assignment is None
+    assert decision.wake_at is None
+
+
+def test_a_new_workload_waits_before_it_is_offloaded(node_index: NodeIndex) -> None:
+    decision = decided(a_situation(a_workload(rules=Rules(offload=Offload.WHEN_FULL))), node_index)
+
+    assert decision.waits_for_capacity
+    assert decision.wake_at == NOON + AFTER
+    assert decision.workload_status is not None
+    assert "offload is when-full, after 30 s of waiting" in decision.workload_status.message
+
+
+def test_it_is_offloaded_when_it_has_waited_long_enough(node_index: NodeIndex) -> None:
+    rules = Rules(offload=Offload.WHEN_FULL)
+
+    assert node_of(decided(waiting(rules, seconds=29), node_index)) == ""
+    assert node_of(decided(waiting(rules, seconds=30), node_index)) == "far"
+
+
+def test_a_workload_that_prefers_offloading_does_not_wait(node_index: NodeIndex) -> None:
+    situation = a_situation(a_workload(rules=Rules(offload=Offload.PREFER)))
+
+    assert node_of(decided(situation, node_index)) == "far"
+
+
+@pytest.mark.parametrize("offload", [Offload.WHEN_FULL, Offload.PREFER])
+def test_a_workload_with_data_needs_a_second_consent(
+    node_index: NodeIndex, offload: Offload
+) -> None:
+    refused = decided(waiting(Rules(offload=offload), DATA, seconds=60), node_index)
+    allowed = decided(
+        waiting(Rules(offload=offload, offload_data=True), DATA, seconds=60), node_index
+    )
+
+    assert node_of(refused) == ""
+    assert refused.workload_status is not None
+    assert "it has data, and offload_data is not set" in refused.workload_status.message
+    assert node_of(allowed) == "far"
+
+
+def test_an_offloaded_workload_stays_where_it_is(node_index: NodeIndex) -> None:
+    """Capacity in tier 0 does not move it."""
+    situation = waiting(Rules(offload=Offload.WHEN_FULL), seconds=60)
+    placed = decided(situation, node_index)
+    node_index.give_back(WorkloadId("other"), NodeId("n1"))
+    assert placed.assignment is not None
+    node_index.reserve(placed.assignment)
+
+    later = decided(
+        replace(situation, assignment=placed.assignment, workload_status=placed.workload_status),
+        node_index,
+    )
+
+    assert node_of(later) == "far"
+
+
+def test_a_waiting_workload_keeps_its_position_when_it_may_be_offloaded() -> None:
+    queue, rules = PendingQueue(), Rules(offload=Offload.WHEN_FULL)
+    first, second = WorkloadId("first"), WorkloadId("second")
+    queue.add(first, pending_entry(waiting(rules, seconds=0), NOON))
+    queue.add(second, pending_entry(waiting(Rules(), seconds=0), NOON))
+    queue.add(first, pending_entry(waiting(rules, seconds=60), NOON))
+    node_index = NodeIndex()
+    add_node(node_index, "n1", cpu=100)
+
+    assert queue.candidates_for(node_index.slots[NodeId("n1")]) == [first]
+
+
+def test_capacity_of_a_higher_tier_does_not_wake_workloads_that_stay_in_tier_0() -> None:
+    queue = PendingQueue()
+    queue.add(WorkloadId("web"), pending_entry(waiting(Rules(), seconds=60), NOON))
+    node_index = NodeIndex()
+    add_node(node_index, "far", tier=1)
+
+    assert queue.candidates_for(node_index.slots[NodeId("far")]) == []
+
+
+def test_the_wait_is_a_setting_of_the_cluster() -> None:
+    situation = replace(
+        waiting(Rules(offload=Offload.WHEN_FULL), seconds=10), offload_after=timedelta(seconds=5)
+    )
+
+    assert tier_access(situation, NOON).offload
