@@ -12,6 +12,7 @@
     event.py       entries of the audit history
     identity.py    identities, callers and tokens
     role.py        roles and permissions, apart because persysctl needs them at start-up
+    nodepool.py    node pools and their machines
     secret.py      stored secrets, and references to them
 
 Every other package imports it. It imports only errors.
