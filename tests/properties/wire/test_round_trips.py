@@ -492,6 +492,9 @@ def test_node_usage_round_trips(used: NodeUsage) -> None:
         st.frozensets(words),
         st.builds(Resources, amounts, amounts),
         st.frozensets(words),
+        st.integers(0, 100),
+        st.floats(0, 1_000_000),
+        words,
     )
 )
 def test_capabilities_round_trip(has: Capabilities) -> None:

@@ -48,6 +48,7 @@ class RecoveryApi:
         pending_nodes: PendingNodes,
         *,
         store: str,
+        cluster_id: str,
     ) -> None:
         self._recovery = recovery
         self._snapshots = snapshots
@@ -55,6 +56,7 @@ class RecoveryApi:
         self._cluster = cluster
         self._pending_nodes = pending_nodes
         self._store = store
+        self._cluster_id = cluster_id
 
     async def GetMode(
         self, request: control_pb2.GetModeRequest, context: Context
@@ -70,6 +72,7 @@ class RecoveryApi:
             leader=leader_key.name,
             leader_endpoint=leader_key.endpoint,
             version=__version__,
+            cluster_id=self._cluster_id,
             data_age_ms=round(modes.data_age().total_seconds() * 1000),
             cluster_uid=_uid(modes.condition, leader_key.marker.uid if leader_key.marker else ""),
             nodes=len(self._cluster.nodes),

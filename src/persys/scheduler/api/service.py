@@ -109,6 +109,7 @@ def _recovery_api(
         app.cluster,
         pending_nodes,
         store=settings.store,
+        cluster_id=settings.cluster_id,
     )
 
 

@@ -146,6 +146,9 @@ class Queries:
             confirmed_dead=node.confirmed_dead,
             taints=sorted(node.taints),
             clock_skew_ms=round(member.clock_skew.total_seconds() * 1000),
+            tier=node.capabilities.tier,
+            core_hour_price=node.capabilities.core_hour_price,
+            remote=node.capabilities.remote,
         )
         if member.usage is not None:
             view.usage.CopyFrom(control_messages.usage_message(member.usage))

@@ -100,6 +100,7 @@ def capabilities(message: control_pb2.NodeCapabilities, features: Iterable[str])
         features=frozenset(features),
         tier=checks.number(message.tier, f"{where}.tier", most=checks.TIER_MAX),
         core_hour_price=_price(message.core_hour_price, f"{where}.core_hour_price"),
+        remote=message.remote,
     )
 
 
@@ -140,6 +141,7 @@ def capabilities_message(has: Capabilities) -> control_pb2.NodeCapabilities:
         reserved_memory_mb=has.reserved.memory_mb,
         tier=has.tier,
         core_hour_price=has.core_hour_price,
+        remote=has.remote,
     )
 
 

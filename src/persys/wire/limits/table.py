@@ -94,6 +94,7 @@ TEXTS: dict[str, int] = {
     "image": 1_024,
     "grpc_endpoint": 1_024,
     "leader_endpoint": 1_024,
+    "remote": 1_024 + NAME,  # id and address of a cluster
     # Commands and documents of containers and VMs.
     **_all(ARGUMENT, "args command"),
     **_all(

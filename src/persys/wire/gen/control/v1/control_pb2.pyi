@@ -82,7 +82,7 @@ class RegisterNodeRequest(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., capabilities: _Optional[_Union[NodeCapabilities, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., agent_version: _Optional[str] = ..., grpc_endpoint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ..., cluster_uid: _Optional[str] = ..., workload_count: _Optional[int] = ..., instance_id: _Optional[str] = ..., session_id: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
 
 class NodeCapabilities(_message.Message):
-    __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb", "tier", "core_hour_price")
+    __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb", "tier", "core_hour_price", "remote")
     CPU_TOTAL_MILLICORES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_TOTAL_MB_FIELD_NUMBER: _ClassVar[int]
     STORAGE_POOLS_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +92,7 @@ class NodeCapabilities(_message.Message):
     RESERVED_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
     CORE_HOUR_PRICE_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_FIELD_NUMBER: _ClassVar[int]
     cpu_total_millicores: int
     memory_total_mb: int
     storage_pools: _containers.RepeatedCompositeFieldContainer[StoragePool]
@@ -101,7 +102,8 @@ class NodeCapabilities(_message.Message):
     reserved_memory_mb: int
     tier: int
     core_hour_price: float
-    def __init__(self, cpu_total_millicores: _Optional[int] = ..., memory_total_mb: _Optional[int] = ..., storage_pools: _Optional[_Iterable[_Union[StoragePool, _Mapping]]] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., supported_storage_drivers: _Optional[_Iterable[str]] = ..., reserved_cpu_millicores: _Optional[int] = ..., reserved_memory_mb: _Optional[int] = ..., tier: _Optional[int] = ..., core_hour_price: _Optional[float] = ...) -> None: ...
+    remote: str
+    def __init__(self, cpu_total_millicores: _Optional[int] = ..., memory_total_mb: _Optional[int] = ..., storage_pools: _Optional[_Iterable[_Union[StoragePool, _Mapping]]] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., supported_storage_drivers: _Optional[_Iterable[str]] = ..., reserved_cpu_millicores: _Optional[int] = ..., reserved_memory_mb: _Optional[int] = ..., tier: _Optional[int] = ..., core_hour_price: _Optional[float] = ..., remote: _Optional[str] = ...) -> None: ...
 
 class StoragePool(_message.Message):
     __slots__ = ("name", "type", "total_gb", "shares_with", "for_disks")
@@ -658,7 +660,7 @@ class GetNodeResponse(_message.Message):
     def __init__(self, node: _Optional[_Union[NodeView, _Mapping]] = ...) -> None: ...
 
 class NodeView(_message.Message):
-    __slots__ = ("node_id", "status", "status_reason", "status_updated_by", "status_updated_at", "last_heartbeat", "grpc_endpoint", "total_cpu_cores", "available_cpu_cores", "total_memory_mb", "available_memory_mb", "supported_workload_types", "labels", "total_disk_gb", "available_disk_gb", "workload_count", "agent_version", "cordoned", "drain", "clock_skew_ms", "confirmed_dead", "taints", "usage", "problems")
+    __slots__ = ("node_id", "status", "status_reason", "status_updated_by", "status_updated_at", "last_heartbeat", "grpc_endpoint", "total_cpu_cores", "available_cpu_cores", "total_memory_mb", "available_memory_mb", "supported_workload_types", "labels", "total_disk_gb", "available_disk_gb", "workload_count", "agent_version", "cordoned", "drain", "clock_skew_ms", "confirmed_dead", "taints", "usage", "problems", "tier", "core_hour_price", "remote")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -690,6 +692,9 @@ class NodeView(_message.Message):
     TAINTS_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    CORE_HOUR_PRICE_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     status: str
     status_reason: str
@@ -714,7 +719,10 @@ class NodeView(_message.Message):
     taints: _containers.RepeatedScalarFieldContainer[str]
     usage: NodeUsage
     problems: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., status_reason: _Optional[str] = ..., status_updated_by: _Optional[str] = ..., status_updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_heartbeat: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., grpc_endpoint: _Optional[str] = ..., total_cpu_cores: _Optional[float] = ..., available_cpu_cores: _Optional[float] = ..., total_memory_mb: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., total_disk_gb: _Optional[int] = ..., available_disk_gb: _Optional[int] = ..., workload_count: _Optional[int] = ..., agent_version: _Optional[str] = ..., cordoned: _Optional[bool] = ..., drain: _Optional[_Union[DrainView, _Mapping]] = ..., clock_skew_ms: _Optional[int] = ..., confirmed_dead: _Optional[bool] = ..., taints: _Optional[_Iterable[str]] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
+    tier: int
+    core_hour_price: float
+    remote: str
+    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., status_reason: _Optional[str] = ..., status_updated_by: _Optional[str] = ..., status_updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_heartbeat: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., grpc_endpoint: _Optional[str] = ..., total_cpu_cores: _Optional[float] = ..., available_cpu_cores: _Optional[float] = ..., total_memory_mb: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., total_disk_gb: _Optional[int] = ..., available_disk_gb: _Optional[int] = ..., workload_count: _Optional[int] = ..., agent_version: _Optional[str] = ..., cordoned: _Optional[bool] = ..., drain: _Optional[_Union[DrainView, _Mapping]] = ..., clock_skew_ms: _Optional[int] = ..., confirmed_dead: _Optional[bool] = ..., taints: _Optional[_Iterable[str]] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., problems: _Optional[_Iterable[str]] = ..., tier: _Optional[int] = ..., core_hour_price: _Optional[float] = ..., remote: _Optional[str] = ...) -> None: ...
 
 class DrainView(_message.Message):
     __slots__ = ("state", "started_at", "deadline_at", "remaining", "blocked")
@@ -1321,7 +1329,7 @@ class GetModeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ModeView(_message.Message):
-    __slots__ = ("mode", "reason", "since", "store", "leader", "data_age_ms", "cluster_uid", "nodes", "workloads", "workloads_on_agents", "next_steps", "role", "leader_endpoint", "version")
+    __slots__ = ("mode", "reason", "since", "store", "leader", "data_age_ms", "cluster_uid", "nodes", "workloads", "workloads_on_agents", "next_steps", "role", "leader_endpoint", "version", "cluster_id")
     MODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
@@ -1336,6 +1344,7 @@ class ModeView(_message.Message):
     ROLE_FIELD_NUMBER: _ClassVar[int]
     LEADER_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     mode: str
     reason: str
     since: _timestamp_pb2.Timestamp
@@ -1350,7 +1359,8 @@ class ModeView(_message.Message):
     role: str
     leader_endpoint: str
     version: str
-    def __init__(self, mode: _Optional[str] = ..., reason: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., store: _Optional[str] = ..., leader: _Optional[str] = ..., data_age_ms: _Optional[int] = ..., cluster_uid: _Optional[str] = ..., nodes: _Optional[int] = ..., workloads: _Optional[int] = ..., workloads_on_agents: _Optional[int] = ..., next_steps: _Optional[_Iterable[str]] = ..., role: _Optional[str] = ..., leader_endpoint: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+    cluster_id: str
+    def __init__(self, mode: _Optional[str] = ..., reason: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., store: _Optional[str] = ..., leader: _Optional[str] = ..., data_age_ms: _Optional[int] = ..., cluster_uid: _Optional[str] = ..., nodes: _Optional[int] = ..., workloads: _Optional[int] = ..., workloads_on_agents: _Optional[int] = ..., next_steps: _Optional[_Iterable[str]] = ..., role: _Optional[str] = ..., leader_endpoint: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
 class SaveSnapshotRequest(_message.Message):
     __slots__ = ()
