@@ -20,7 +20,6 @@ folders, in reading order:
     garbage_collection.py  removes artefacts without a workload
     metrics.py             metrics and /health
     credentials.py         registry and git credentials
-    subprocesses.py        runs external programs
     join.py                `persys-agent join`: obtains the certificate of the node
     tls.py                 the TLS certificate of the agent and the node id in it
 

@@ -8,6 +8,7 @@
 `encryption.py`    encryption of secrets with a key file
 `mount_table.py`   the kernel's mount table
 `gc_tuning.py`     short pauses of Python's garbage collector
+`subprocesses.py`  runs external programs with limits on time and output
 `failpoints.py`    points at which tests kill a process
 `aio/`             concurrency: supervision, queues, locks, group commit, flow control
 `net/`             addresses, SRV records, the HTTP server

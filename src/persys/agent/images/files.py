@@ -17,7 +17,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from persys.agent.subprocesses import ProgramResult, run
 from persys.core.agent.storage import (
     HEAD_BYTES,
     QCOW2,
@@ -28,6 +27,7 @@ from persys.core.agent.storage import (
 )
 from persys.errors import RefusedError, UnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
+from persys.infra.subprocesses import ProgramResult, run
 from persys.model.node import GIB
 
 QEMU_IMG_SECONDS = 120.0

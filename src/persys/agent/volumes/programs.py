@@ -7,8 +7,8 @@ import os
 import shutil
 from collections.abc import Collection
 
-from persys.agent.subprocesses import ProgramResult, run
 from persys.errors import PersysError
+from persys.infra.subprocesses import ProgramResult, run
 from persys.model.status import Failure, FailureReason
 
 BRIEF_SECONDS = 30.0

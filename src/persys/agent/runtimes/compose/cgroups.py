@@ -18,10 +18,10 @@ import structlog
 
 from persys.agent.runtimes.docker.engine import Engine, EngineError, parsing_response
 from persys.agent.runtimes.docker.mapping import OwnerLabels
-from persys.agent.subprocesses import run
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.mount_table import read_mount_table
+from persys.infra.subprocesses import run
 from persys.model.ids import WorkloadId
 from persys.model.spec import ComposeSpec
 

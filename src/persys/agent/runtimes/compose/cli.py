@@ -16,9 +16,9 @@ from persys.agent.runtimes.compose import document as documents
 from persys.agent.runtimes.compose.document import Document, without_health_conditions
 from persys.agent.runtimes.compose.state_dir import StackStateDir
 from persys.agent.runtimes.docker.engine import Engine
-from persys.agent.subprocesses import ProgramLock, ProgramResult, run
 from persys.errors import RuntimeUnavailableError, SettingsError
 from persys.infra.aio.path_calls import PathCalls
+from persys.infra.subprocesses import ProgramLock, ProgramResult, run
 from persys.model.status import Failure, FailureReason
 
 _DETECT_SECONDS = 20.0

@@ -24,11 +24,11 @@ from urllib.parse import urlsplit
 import structlog
 
 from persys.agent.credentials import Credential, Credentials
-from persys.agent.subprocesses import ProgramResult, run
 from persys.agent.volumes.local import disk_usage
 from persys.errors import RefusedError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.aio.task_group import task_group
+from persys.infra.subprocesses import ProgramResult, run
 from persys.model.node import GIB
 from persys.model.status import Failure, FailureReason
 from persys.wire.compose.git_source import host_of

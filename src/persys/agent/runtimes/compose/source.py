@@ -26,7 +26,6 @@ from persys.agent.runtimes.compose.document import Document, project_env, refere
 from persys.agent.runtimes.compose.git import FetchError, Git, is_local, problem_with_local
 from persys.agent.runtimes.compose.state_dir import StackRecord, StackStateDir
 from persys.agent.runtimes.host_paths import HostBind, HostPathError, open_below
-from persys.agent.subprocesses import OUTPUT_BYTES_MAX
 from persys.agent.volumes.managed import storage_failure
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent import compose_policy
@@ -36,6 +35,7 @@ from persys.errors import InvalidError
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.atomic_files import write_file
+from persys.infra.subprocesses import OUTPUT_BYTES_MAX
 from persys.model.spec import ComposeSpec, PullPolicy
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Order

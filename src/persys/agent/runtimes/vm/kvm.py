@@ -19,10 +19,10 @@ from pathlib import Path
 import structlog
 
 from persys.agent.node.host import boot_id
-from persys.agent.subprocesses import run
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.atomic_files import write_file
 from persys.infra.clock import Clock
+from persys.infra.subprocesses import run
 
 log = structlog.get_logger()
 

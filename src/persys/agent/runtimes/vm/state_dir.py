@@ -22,10 +22,10 @@ import msgspec
 from msgspec import Struct
 
 from persys.agent.runtimes.vm.libvirt import VmError
-from persys.agent.subprocesses import run
 from persys.core.agent.cloud_init import Seed
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.atomic_files import write_file
+from persys.infra.subprocesses import run
 from persys.model.ids import WorkloadId
 from persys.model.status import FailureReason
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from persys.agent.runtimes.compose.cli import detect
-from persys.agent.subprocesses import ProgramLock, run
 from persys.errors import SettingsError
 from persys.infra.aio.path_calls import ThreadPathCalls
+from persys.infra.subprocesses import ProgramLock, run
 
 HOST = "unix:///var/run/docker.sock"
 

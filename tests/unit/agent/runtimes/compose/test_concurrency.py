@@ -7,9 +7,9 @@ from typing import Any
 from persys.agent.runtimes.compose.cli import BUILDS_MAX, ComposeCommands, Execution, Project
 from persys.agent.runtimes.compose.source import CONFIGS_MAX, ComposeSource
 from persys.agent.runtimes.compose.state_dir import StackStateDir
-from persys.agent.subprocesses import ProgramResult
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.infra.aio.path_calls import ThreadPathCalls
+from persys.infra.subprocesses import ProgramResult
 from persys.model.ids import WorkloadId
 from persys.model.status import Failure
 

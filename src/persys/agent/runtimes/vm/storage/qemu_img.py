@@ -9,7 +9,6 @@ from pathlib import Path
 
 from persys.agent.ports import BaseImage
 from persys.agent.runtimes.vm.libvirt import VmError
-from persys.agent.subprocesses import ProgramResult, run
 from persys.core.agent.storage import (
     CLUSTER_BYTES_MAX,
     HEAD_BYTES,
@@ -20,6 +19,7 @@ from persys.core.agent.storage import (
 )
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
 from persys.infra.aio.task_group import task_group
+from persys.infra.subprocesses import ProgramResult, run
 from persys.model.node import GIB
 from persys.model.spec import Disk
 from persys.model.status import FailureReason

@@ -1,10 +1,10 @@
 """Runs external programs (git, docker compose, qemu-img) with limits on time, output and file size.
 
-A program inherits its lock file and holds the lock until it exits, even if the agent is killed meanwhile: the
-next agent waits for it instead of running a second one.
+A program inherits its lock file and holds the lock until it exits, even if this process is killed
+meanwhile: the next process waits for it instead of running a second one.
 
-A program inherits the working directory of the agent. A change of directory would happen between fork and
-exec, while the agent waits: a file system that does not respond would stop the agent.
+A program inherits the working directory of this process. A change of directory would happen between fork and
+exec, while this process waits: a file system that does not respond would stop it.
 """
 
 import asyncio

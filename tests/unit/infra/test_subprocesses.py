@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from faults.virtual_loop import ExitResult, ProgramLoop
-from persys.agent.subprocesses import END_SECONDS, OUTPUT_BYTES_MAX, ProgramLock, run
 from persys.infra.aio.path_calls import PathTimeoutError, ThreadPathCalls
+from persys.infra.subprocesses import END_SECONDS, OUTPUT_BYTES_MAX, ProgramLock, run
 
 DEADLINE_SECONDS = 30.0
 
