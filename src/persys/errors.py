@@ -8,7 +8,8 @@ PersysError
 │   ├── DeniedError        the identity has no permission; use another one
 │   ├── SupersededError    another host is registered as this node; stop workloads with data
 │   ├── OutOfRangeError    the requested range is not stored; start from another one
-│   └── SettingsError      a setting of the process is invalid
+│   ├── SettingsError      a setting of the process is invalid
+│   └── ProviderRefusedError  quota, credentials or image of a provider; a person must act
 ├── ConflictError          the record has changed; read again and decide again
 ├── StaleEpochError        a newer assignment exists; the sender must stop
 ├── FencedError            another scheduler is the leader; this process must not write
@@ -18,8 +19,12 @@ PersysError
     │   ├── FrozenError    the mode allows no writes; wait, or complete the recovery
     │   └── CompactedError the requested history was compacted; read everything again
     ├── AgentUnreachableError
-    └── RuntimeUnavailableError
+    ├── RuntimeUnavailableError
+    └── ProviderUnavailableError
+        └── ProviderThrottledError  nothing was changed; wait for `retry_after`
 """
+
+from datetime import timedelta
 
 
 class PersysError(Exception):
@@ -67,6 +72,10 @@ class OutOfRangeError(RefusedError):
 
 class SettingsError(RefusedError):
     """A setting of the process is invalid."""
+
+
+class ProviderRefusedError(RefusedError):
+    """A provider of machines refused: quota, credentials, image. A person must act; nothing was created."""
 
 
 class ConflictError(PersysError):
@@ -120,3 +129,15 @@ class AgentUnreachableError(UnavailableError):
 
 class RuntimeUnavailableError(UnavailableError):
     """The runtime (Docker, libvirt) did not respond."""
+
+
+class ProviderUnavailableError(UnavailableError):
+    """A provider of machines did not respond, or the outcome of a call is unknown."""
+
+
+class ProviderThrottledError(ProviderUnavailableError):
+    """A provider limits the rate of calls. The call changed nothing."""
+
+    def __init__(self, text: str, *, retry_after: timedelta) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
