@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -73,6 +74,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     mode: control_pb2.ModeView = field(
         default_factory=lambda: control_pb2.ModeView(mode="normal", store="sqlite:/x", nodes=1)
     )
+    identity: control_pb2.IdentityView = field(default_factory=control_pb2.IdentityView)
     diagnostics: control_pb2.DiagnosticsView = field(default_factory=control_pb2.DiagnosticsView)
     snapshot: list[bytes] = field(default_factory=list)
     restored: bytes = b""
@@ -124,6 +126,9 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
 
     def GetDiagnostics(self, request, context):  # type: ignore[no-untyped-def]
         return self.diagnostics
+
+    def GetIdentity(self, request, context):  # type: ignore[no-untyped-def]
+        return self.identity
 
     def GetMode(self, request, context):  # type: ignore[no-untyped-def]
         return self.mode
@@ -392,6 +397,12 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
+    with a_cluster_server() as cluster:
+        yield cluster
+
+
+@contextmanager
+def a_cluster_server() -> Iterator[Cluster]:
     server = grpc.server(ThreadPoolExecutor(4))
     cluster = Cluster()
     control_pb2_grpc.add_AgentControlServicer_to_server(cluster, server)

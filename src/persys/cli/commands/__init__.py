@@ -4,6 +4,7 @@ A command is a function that takes the parsed options and returns an exit code. 
 `framework/command_table.py` and imported when it runs, so a module may have no importer.
 
 - `node.py`, `workload.py`, `cluster.py`: the main groups
+- `federation.py`, `federation_setup.py`: other clusters as nodes; the checks and files of `add`
 - `wait.py`: `--wait` of apply, delete, start, stop, retry and redeploy
 - `workload_status.py`: texts about the status of a workload, and the next command to run
 - `spec_files.py`: reads `-f FILE` for apply, plan and capacity

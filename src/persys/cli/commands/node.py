@@ -28,7 +28,7 @@ _INTERVAL_SECONDS = 0.5
 _STUCK_SECONDS = 3.0
 _COLUMNS: tuple[Column[NodeView], ...] = (
     Column("ID", lambda node, now: node.node_id),
-    Column("STATUS", lambda node, now: _status(node)),
+    Column("STATUS", lambda node, now: node_status(node)),
     Column("CPU FREE", lambda node, now: _cpu(node)),
     Column("MEMORY FREE", lambda node, now: _memory(node)),
     Column("WORKLOADS", lambda node, now: str(node.workload_count)),
@@ -109,7 +109,7 @@ def drain(options: Namespace) -> ExitCode:
         if options.wait is None:
             print(_progress(node))
             return ExitCode.OK
-        return _wait_until_empty(client, options.id, load_settings(options).wait_timeout)
+        return wait_until_empty(client, options.id, load_settings(options).wait_timeout)
 
 
 def confirm_dead(options: Namespace) -> ExitCode:
@@ -132,7 +132,7 @@ def _describe(node: NodeView, now: datetime, wide: bool) -> str:
     return key_value_lines(
         (
             ("Id", node.node_id),
-            ("Status", _status(node)),
+            ("Status", node_status(node)),
             ("Reason", node.status_reason),
             ("Changed", f"{changed} ago{by}" if changed != BLANK else ""),
             ("Heartbeat", f"{age(node, 'last_heartbeat', now=now)} ago"),
@@ -152,7 +152,7 @@ def _describe(node: NodeView, now: datetime, wide: bool) -> str:
     )
 
 
-def _status(node: NodeView) -> str:
+def node_status(node: NodeView) -> str:
     """The status, with what the contract's status field cannot express: cordoned or confirmed dead."""
     if node.confirmed_dead:
         return f"{node.status} (dead)"
@@ -192,7 +192,7 @@ def _show_taints(node: NodeView) -> ExitCode:
     return ExitCode.OK
 
 
-def _wait_until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> ExitCode:
+def wait_until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> ExitCode:
     """Wait until the node is empty; prints a line on each change of its drain status."""
     gc.enable()
     clock = SystemClock()

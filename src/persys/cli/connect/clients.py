@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from persys.cli.connect.context_file import permission_warning
@@ -69,6 +70,32 @@ def _gateway_client(
             raise UnavailableError(
                 f"{err}\nSet the address of a gateway with --api URL or PERSYS_API_ENDPOINT, or of a "
                 "scheduler with --scheduler HOST:PORT; `persysctl doctor` checks the connection."
+            ) from err
+
+
+@contextmanager
+def remote_client(options: Namespace, token: str) -> Iterator["SchedulerClient"]:
+    """The cluster at --remote: a gateway with a token, or a scheduler that runs with -insecure."""
+    from persys.client.rest.connection import Gateway
+    from persys.client.scheduler import SchedulerClient
+
+    timeout = _settings(options).request_timeout
+    target: str | Gateway = options.remote
+    if "://" in options.remote:
+        roots = Path(options.remote_ca).expanduser() if options.remote_ca else None
+        target = Gateway(options.remote, roots=roots, token=token)
+    with SchedulerClient(target, timeout=timeout, token=token) as client:
+        try:
+            yield client
+        except UnavailableError as err:
+            hint = (
+                ""
+                if "://" in options.remote
+                else "; host:port is for a scheduler that runs with -insecure, use the URL of a "
+                "gateway otherwise, for example https://gateway:8551"
+            )
+            raise UnavailableError(
+                f"cannot reach the remote cluster at {options.remote}: {err}{hint}"
             ) from err
 
 

@@ -429,3 +429,92 @@ STATE_DIRECTORY = Argument(
     {"metavar": "DIRECTORY", "help": "state directory (default: below /var/lib/persys)"},
     "file",
 )
+FEDERATION = Argument(
+    ("name",), {"metavar": "NAME", "help": "name of the federated node in this cluster"}, "node"
+)
+FEDERATION_DIRECTORY = Argument(
+    ("--directory",),
+    {
+        "metavar": "DIRECTORY",
+        "default": "/etc/persys/federation",
+        "help": "directory of the settings of persys-federation (default: /etc/persys/federation)",
+    },
+    "file",
+)
+FEDERATION_ADD = (
+    FEDERATION,
+    Argument(
+        ("--remote",),
+        {
+            "metavar": "URL|HOST:PORT",
+            "required": True,
+            "help": "URL of a gateway of the remote cluster, or the address of a scheduler that runs "
+            "with -insecure",
+        },
+    ),
+    Argument(
+        ("--token-file",),
+        {
+            "metavar": "FILE",
+            "default": "",
+            "help": "file with a token of the remote cluster, from `token create --prefix`",
+        },
+        "file",
+    ),
+    Argument(
+        ("--remote-ca",),
+        {
+            "metavar": "FILE",
+            "default": "",
+            "help": "trusted CA certificates of the remote cluster (default: those of the system)",
+        },
+        "file",
+    ),
+    Argument(
+        ("--tier",),
+        {
+            "metavar": "N",
+            "type": int,
+            "default": 1,
+            "help": "tier of the node; lower tiers are used first (default: 1)",
+        },
+    ),
+    Argument(
+        ("--price",),
+        {
+            "metavar": "PRICE",
+            "type": float,
+            "default": 0.0,
+            "help": "price per core and hour; in a tier the cheapest node is used first (default: 0)",
+        },
+    ),
+    Argument(
+        ("--share",),
+        {
+            "metavar": "PERCENT",
+            "type": int,
+            "default": 90,
+            "help": "share of the free capacity of the remote cluster to use (default: 90)",
+        },
+    ),
+    Argument(
+        ("--cores-max",),
+        {
+            "metavar": "N",
+            "type": int,
+            "default": 0,
+            "help": "maximum number of cores to use there (default: no limit)",
+        },
+    ),
+    Argument(
+        ("--spend-max",),
+        {
+            "metavar": "PRICE",
+            "type": float,
+            "default": 0.0,
+            "help": "maximum to spend per hour (default: no limit)",
+        },
+    ),
+    FEDERATION_DIRECTORY,
+    AUTHORITY,
+)

@@ -73,6 +73,36 @@ GROUPS = (
         ),
     ),
     Group(
+        "federation",
+        "use another cluster as a node of this cluster",
+        (
+            Command(
+                "add",
+                "check the remote cluster, issue a certificate, and write the settings of persys-federation",
+                "commands.federation:add",
+                arg.FEDERATION_ADD,
+            ),
+            Command(
+                "list",
+                "list federated nodes, with capacity and spend",
+                "commands.federation:list_federations",
+                (arg.WATCH,),
+            ),
+            Command(
+                "get",
+                "show one federated node, with its workloads",
+                "commands.federation:get",
+                (arg.FEDERATION, arg.WATCH),
+            ),
+            Command(
+                "remove",
+                "drain a federated node, and remove it from the cluster",
+                "commands.federation:remove",
+                (arg.FEDERATION, arg.FEDERATION_DIRECTORY),
+            ),
+        ),
+    ),
+    Group(
         "workload",
         "run, show and delete workloads",
         (

@@ -22,6 +22,13 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "node drain": ("node drain n1 --wait=10m", "node drain n1 --deadline 1h"),
     "node confirm-dead": ("node confirm-dead n1",),
     "node remove": ("node remove n1",),
+    "federation add": (
+        "federation add east --remote https://east:8551 --token-file token --remote-ca east.crt",
+        "federation add west --remote https://west:8551 --token-file token --tier 2 --price 0.04",
+    ),
+    "federation list": ("federation list", "federation list -o json"),
+    "federation get": ("federation get east",),
+    "federation remove": ("federation remove east",),
     "workload apply": tuple(f"workload {line}" for line in _APPLY),
     "workload list": ("workload list", "workload list --status Failed --node n1 -o json"),
     "workload get": ("workload get web", "workload get web -o yaml"),

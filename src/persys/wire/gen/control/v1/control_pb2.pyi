@@ -1661,20 +1661,22 @@ class GetIdentityRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class IdentityView(_message.Message):
-    __slots__ = ("role", "name", "deeds", "expires_at", "serial", "token_id")
+    __slots__ = ("role", "name", "deeds", "expires_at", "serial", "token_id", "prefix")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     DEEDS_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
     SERIAL_FIELD_NUMBER: _ClassVar[int]
     TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
     role: str
     name: str
     deeds: _containers.RepeatedScalarFieldContainer[str]
     expires_at: _timestamp_pb2.Timestamp
     serial: str
     token_id: str
-    def __init__(self, role: _Optional[str] = ..., name: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., serial: _Optional[str] = ..., token_id: _Optional[str] = ...) -> None: ...
+    prefix: str
+    def __init__(self, role: _Optional[str] = ..., name: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., serial: _Optional[str] = ..., token_id: _Optional[str] = ..., prefix: _Optional[str] = ...) -> None: ...
 
 class CreateTokenRequest(_message.Message):
     __slots__ = ("name", "role", "deeds", "ttl_seconds")
