@@ -59,9 +59,9 @@ class StreamLink:
         await self._await_refusal()
         while not self._registered.empty():  # late or unexpected responses
             self._registered.get_nowait()
-        await self._send(control_pb2.ControlMessage(register=request))
         try:
             async with asyncio.timeout(CALL_DEADLINE_SECONDS):
+                await self._send(control_pb2.ControlMessage(register=request))
                 return await self._registered.get()
         except TimeoutError as err:
             raise SilentStreamError("no response to the registration on the stream") from err
@@ -78,11 +78,11 @@ class StreamLink:
         number = next(self._numbers)
         answer: asyncio.Future[control_pb2.HeartbeatResponse]
         answer = self._beats[number] = asyncio.get_running_loop().create_future()
+        message = control_pb2.ControlMessage(heartbeat=request, number=number, moving=self.leaving)
         try:
-            await self._send(
-                control_pb2.ControlMessage(heartbeat=request, number=number, moving=self.leaving)
-            )
+            # The deadline includes the write: a scheduler that does not read its stream blocks it.
             async with asyncio.timeout(CALL_DEADLINE_SECONDS):
+                await self._send(message)
                 return await answer
         except TimeoutError as err:
             raise SchedulerLostError("no response to a heartbeat on the stream") from err

@@ -9,6 +9,7 @@ import pytest
 from builders import a_supervisor
 from persys.agent.api.service import AgentApi
 from persys.agent.api.tunnel_server import TunnelServer
+from persys.agent.uplink import stream_link
 from persys.agent.uplink.link import SchedulerLostError
 from persys.agent.uplink.session import heartbeat_interval
 from persys.agent.uplink.stream_link import Call, StreamLink
@@ -65,6 +66,24 @@ async def test_responses_out_of_order_reach_their_heartbeats() -> None:
         stream.coming.put_nowait(None)
 
     assert [heartbeat.result().drain_node for heartbeat in heartbeats] == [False, True]
+
+
+class BlockedStream(FakeStream):
+    """A stream whose peer does not read."""
+
+    async def write(self, message: control_pb2.ControlMessage) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_heartbeat_that_cannot_be_written_in_time_means_a_lost_scheduler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_link, "CALL_DEADLINE_SECONDS", 0.05)
+    calls = TunnelServer(cast("AgentApi", None), a_supervisor())
+    link = StreamLink(cast("Call", BlockedStream()), calls, is_stale=lambda: False)
+
+    with pytest.raises(SchedulerLostError, match="no response to a heartbeat"):
+        await link.heartbeat(control_pb2.HeartbeatRequest(node_id="n1"))
 
 
 async def test_an_unexpected_response_is_not_used_for_a_registration() -> None:
