@@ -80,7 +80,7 @@ class RunningAgent:
     async def check(self) -> None:
         """The canary still runs, new workloads run, and nothing unexpected was raised."""
         assert not self.running.done(), f"the agent has ended: {self.running}"
-        assert await self.is_running(CANARY)
+        await self.until(lambda: self.is_running(CANARY), f"{CANARY} to run")
         await self.run("after")
         deleted = await self.stub.DeleteWorkload(
             agent_pb2.DeleteWorkloadRequest(id="after"), timeout=20
