@@ -47,7 +47,7 @@ TEXTS: dict[str, int] = {
         image_credential instance_id key leader node_id node_ids policy_id policy_name pool
         pool_name project_name removed_workload_ids secret_env service session_id shares_with suggestion_id
         target_workload task_id token_id used_by user workload_id workload_ids bound stranded name
-        network bridge created_by updated_by status_updated_by allow_secrets rule
+        network bridge created_by updated_by status_updated_by allow_secrets rule prefix
         """,
     ),
     # "operator/name by token id via gateway/name".
