@@ -23,18 +23,37 @@ _given: list[IO[bytes]] = []
 
 def free_port() -> int:
     """A port that no other test gets until this process exits."""
+    return free_ports_in_row(1)
+
+
+def free_ports_in_row(count: int) -> int:
+    """The first of several consecutive ports that no other test gets until this process exits."""
     _LOCKS.mkdir(exist_ok=True)
     while True:
-        port = random.choice(_PORTS)
-        lock = (_LOCKS / str(port)).open("wb")
+        first = random.choice(_PORTS[: 1 - count or None])
+        if all(_lock(port) and not _is_bound(port) for port in range(first, first + count)):
+            return first
+
+
+def _lock(port: int) -> bool:
+    lock = (_LOCKS / str(port)).open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return False
+    _given.append(lock)
+    return True
+
+
+def _is_bound(port: int) -> bool:
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            continue
-        _given.append(lock)
-        if not listens_on(port):
-            return port
+            trial.bind(("0.0.0.0", port))
+        except OSError:
+            return True
+    return False
 
 
 def listens_on(port: int) -> bool:

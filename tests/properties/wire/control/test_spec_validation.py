@@ -20,6 +20,7 @@ from persys.wire.control.spec_decode import VM_SPEC_KEY, workload_spec
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.limits import check as limits_check
 from persys.wire.stored import records
 from persys.wire.stored import revision as stored_revision
 
@@ -169,6 +170,7 @@ def test_placement_rules_are_refused_or_can_be_evaluated_and_encoded(
 @given(messages)
 def test_a_spec_is_refused_or_reaches_the_agent_completely(message: pb.WorkloadSpec) -> None:
     try:
+        limits_check.check(message)
         spec, resources, metadata = workload_spec(message)
     except InvalidError as refused:
         event(f"refused: {refused.field.partition('[')[0]}")

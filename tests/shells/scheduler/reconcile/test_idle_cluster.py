@@ -83,8 +83,10 @@ async def test_a_node_without_heartbeats_is_recorded_once(cluster: Cluster) -> N
 
 async def test_a_node_that_cannot_be_reached_is_noted_once(cluster: Cluster) -> None:
     node = await cluster.join()
-    await node.agent.stop()
     await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    await node.agent.stop()
+    await cluster.control.apply("web", image="nginx:2")
     await until_reported(cluster, "NodeUnreachable")
 
     assert await written_while_idle(cluster) == 0
