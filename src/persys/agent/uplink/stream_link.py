@@ -25,7 +25,7 @@ from persys.agent.uplink.link import (
     SilentStreamError,
     connect_unary,
 )
-from persys.infra.aio.task_group import unwrap_single
+from persys.infra.aio.task_group import task_group
 from persys.infra.rpc.parsed_replies import parsed
 from persys.model import feature
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
@@ -182,15 +182,13 @@ async def _open(
         call: Call = stub.ControlStream()
         link = StreamLink(call, calls, is_stale=lambda: certificate() is not made_with)
         try:
-            async with asyncio.TaskGroup() as group:
+            # A loss is raised itself, so that callers need not handle exception groups.
+            async with task_group(prefer=SchedulerLostError) as group:
                 listener = group.create_task(link.listen(group))
                 try:
                     yield link
                 finally:
                     listener.cancel()
-        except BaseExceptionGroup as group_error:
-            # Raise the loss itself, so that callers need not handle exception groups.
-            raise unwrap_single(group_error, prefer=SchedulerLostError) from None
         finally:
             call.cancel()
 

@@ -1,4 +1,8 @@
-"""A task group that raises its first failure instead of an exception group."""
+"""A task group that raises its first failure instead of an exception group, and keeps cancellations.
+
+In Python 3.11 a group whose task fails while its parent is cancelled raises the failure, and the cancellation
+is lost: the parent would continue although its caller waits for its end.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,17 +10,33 @@ from contextlib import asynccontextmanager
 
 
 @asynccontextmanager
-async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
+async def task_group(
+    *, prefer: type[BaseException] = BaseException
+) -> AsyncIterator[asyncio.TaskGroup]:
+    """Of several failures one of the type `prefer` is raised, if there is any."""
+    group, parent = asyncio.TaskGroup(), asyncio.current_task()
+    assert parent is not None
+    cancellations = parent.cancelling()
+    by_group_before_exit = False
     try:
-        async with asyncio.TaskGroup() as group:
-            yield group
+        async with group:
+            try:
+                yield group
+            finally:
+                by_group_before_exit = _has_cancelled_parent(group)
     except BaseExceptionGroup as failed:
-        raise unwrap_single(failed) from None
+        # The group takes back its own cancellation of the parent only if it was made before the exit.
+        if _has_cancelled_parent(group) and not by_group_before_exit:
+            parent.uncancel()
+        if parent.cancelling() > cancellations:
+            raise asyncio.CancelledError from failed
+        raise _single(failed, prefer) from None
 
 
-def unwrap_single(
-    group: BaseExceptionGroup[BaseException], *, prefer: type[BaseException] = BaseException
-) -> BaseException:
-    """One exception of a group; one of the type `prefer`, if there is any."""
+def _has_cancelled_parent(group: asyncio.TaskGroup) -> bool:
+    return bool(getattr(group, "_parent_cancel_requested", False))
+
+
+def _single(group: BaseExceptionGroup[BaseException], prefer: type[BaseException]) -> BaseException:
     first = (group.subgroup(prefer) or group).exceptions[0]
-    return unwrap_single(first, prefer=prefer) if isinstance(first, BaseExceptionGroup) else first
+    return _single(first, prefer) if isinstance(first, BaseExceptionGroup) else first

@@ -65,11 +65,7 @@ async def a_stream_agent(
 
         await eventually(ready, lambda: "the agent to join")
         yield node
-        while (
-            not running.done()
-        ):  # a link that is lost at the same time takes the place of the cancellation
-            running.cancel()
-            await asyncio.wait([running], timeout=1)
+        running.cancel()
 
 
 async def test_an_agent_without_a_port_runs_workloads(cluster: Cluster) -> None:
