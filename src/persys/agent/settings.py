@@ -141,6 +141,14 @@ class AgentSettings(TlsSettings, TraceSettings):
     node_labels: dict[str, str] = setting(
         {}, "PERSYS_NODE_LABELS", help="additional node labels, k=v,k2=v2"
     )
+    node_tier: int = setting(
+        0,
+        "PERSYS_NODE_TIER",
+        help="tier of this node: 0, or above for nodes that only offloaded workloads use",
+    )
+    node_price: float = setting(
+        0.0, "PERSYS_NODE_PRICE", help="price of this node per core and hour, for tiers above 0"
+    )
     storage_local_root: Path = setting(
         Path("/var/lib/persys/volumes/local"),
         "PERSYS_STORAGE_LOCAL_ROOT",
@@ -313,6 +321,10 @@ class AgentSettings(TlsSettings, TraceSettings):
             )
         if self.git_max_gb < 1:
             raise SettingsError(f"PERSYS_GIT_MAX_GB={self.git_max_gb}: expected 1 or more")
+        if self.node_tier < 0:
+            raise SettingsError(f"PERSYS_NODE_TIER={self.node_tier}: expected 0 or more")
+        if self.node_price < 0:
+            raise SettingsError(f"PERSYS_NODE_PRICE={self.node_price}: expected 0 or more")
         if self.pids_max < 1:
             raise SettingsError(f"PERSYS_PIDS_MAX={self.pids_max}: expected 1 or more")
         for name in ("cpu", "memory", "disk"):

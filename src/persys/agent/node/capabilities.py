@@ -48,6 +48,8 @@ def capabilities_of(
             settings.system_reserve_cpu_millicores, settings.system_reserve_memory_mb
         ),
         features=_features(settings, runtimes),
+        tier=settings.node_tier,
+        core_hour_price=settings.node_price,
     )
 
 
