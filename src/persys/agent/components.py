@@ -11,7 +11,7 @@ from random import Random
 
 from persys.agent.access.console import ConsoleService
 from persys.agent.access.logs import PreviousLogs
-from persys.agent.access.sessions import Sessions
+from persys.agent.access.sessions import Sessions, SessionService
 from persys.agent.api.images import ImageApi
 from persys.agent.api.service import AgentApi
 from persys.agent.api.tunnel_server import TunnelServer
@@ -54,6 +54,7 @@ from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
+from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
 
 REQUESTS_MAX = 1024
@@ -78,6 +79,7 @@ class Environment:
     recovery: Recovery = field(default_factory=Recovery)  # of the previous run
     detect: Callable[[], Awaitable[bool]] | None = None  # returns whether a runtime was added
     tls: Tls | None = None
+    sessions: SessionService | None = None  # None: of the runtimes of this node
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +235,11 @@ def build_limits(settings: AgentSettings, node: NodeComponents) -> AdmissionLimi
         settings.admission_memory_percent,
         settings.admission_disk_percent,
     )
-    return AdmissionLimits(most, settings.admission_half_life, node.capabilities().allocatable)
+
+    def allocatable() -> Resources:
+        return node.capabilities().allocatable
+
+    return AdmissionLimits(most, settings.admission_half_life, allocatable)
 
 
 def build_orders(
@@ -304,7 +310,8 @@ def build_api(
         runtimes=runtimes.types,
         clock=clock,
         garbage=workloads.garbage,
-        sessions=Sessions(
+        sessions=environment.sessions
+        or Sessions(
             journal,
             runtimes.docker,
             workloads.previous_logs,

@@ -17,6 +17,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 
 if TYPE_CHECKING:
     from persys.client.rest.stub import RestStub
+    from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 
 Plain = dict[str, Any]
 
@@ -141,3 +142,8 @@ class SchedulerClient(WorkloadCalls, NodeCalls, ClusterCalls, AdminCalls):
 
     def close(self) -> None:
         self._channel.close()
+
+    @property
+    def stub(self) -> "AgentControlStub":
+        """For programs that need calls which this client does not have. Its errors are not translated."""
+        return self._stub

@@ -6,6 +6,7 @@ When a caller disconnects, its session is cancelled.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from persys.agent.access.console import ConsoleService
 from persys.agent.access.logs import Logs, PreviousLogs
@@ -20,6 +21,22 @@ from persys.wire.gen.agent.v1 import agent_pb2
 SESSIONS_MAX = 64
 _STDERR = 2
 _NO_ACCESS = "logs and exec are not available: this node is not connected to its runtime now"
+
+
+class SessionService(Protocol):
+    """Logs and exec, as the API of the agent serves them."""
+
+    async def logs(
+        self,
+        request: agent_pb2.LogsRequest,
+        write: Callable[[agent_pb2.LogChunk], Awaitable[None]],
+    ) -> None: ...
+
+    async def exec(
+        self,
+        inputs: AsyncIterator[agent_pb2.ExecInput],
+        write: Callable[[agent_pb2.ExecOutput], Awaitable[None]],
+    ) -> None: ...
 
 
 class Sessions:

@@ -15,7 +15,7 @@ import grpc
 from google.protobuf.message import Message
 from msgspec.structs import replace
 
-from persys.agent.access.sessions import Sessions
+from persys.agent.access.sessions import SessionService
 from persys.agent.api.images import ImageApi
 from persys.agent.garbage_collection import GarbageCollector
 from persys.agent.journal.records import Entry
@@ -127,7 +127,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         host_sampler: UtilizationSampler,
         runtimes: Mapping[WorkloadType, Runtime],
         clock: Clock,
-        sessions: Sessions,
+        sessions: SessionService,
         usage_sampler: WorkloadUsageSampler,
         garbage: GarbageCollector,
         inventory: Inventory,

@@ -24,7 +24,7 @@ class AdmissionLimits:
 
     most: Load
     half_life: timedelta
-    allocatable: Resources
+    allocatable: Callable[[], Resources]
 
 
 class Admission:
@@ -70,7 +70,7 @@ class Admission:
         why = too_busy(self._load, self._bounds.most) if self._load is not None else ""
         kind = "load" if why else "allocation"
         why = why or too_much(
-            demand_of(order.spec), given=self._allocated(), allocatable=self._bounds.allocatable
+            demand_of(order.spec), given=self._allocated(), allocatable=self._bounds.allocatable()
         )
         if not why or await self._is_here(order):
             return None
