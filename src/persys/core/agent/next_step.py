@@ -103,6 +103,9 @@ class Artefact(Struct, frozen=True):
     deviations: tuple[Deviation, ...] = ()  # from its configuration; only while running
     notes: tuple[str, ...] = ()  # for users, besides those about the spec
     overrun: Failure | None = None  # it exceeded its disk limit: it is stopped and failed
+    # Only for a workload in another cluster, which restarts and checks it. An apply updates it in place.
+    managed: bool = False
+    reported: "Settled | None" = None  # its state, if it has the desired state of the order
 
     @property
     def active(self) -> bool:
@@ -248,7 +251,8 @@ def after_settling(progress: Progress, settled: Settled) -> Progress:
 
 def _step_for_deleted(artefact: Artefact | None, progress: Progress) -> Perform | Settled:
     if artefact is not None:
-        return Perform(Step.STOP if artefact.active else Step.REMOVE)
+        stops = artefact.active and not artefact.managed  # another cluster stops what it removes
+        return Perform(Step.STOP if stops else Step.REMOVE)
     if Step.REMOVE_VOLUMES not in progress.done:
         return Perform(Step.REMOVE_VOLUMES)
     return Settled(Actual.ABSENT)
@@ -259,6 +263,8 @@ def _step_for_stopped(order: Order, artefact: Artefact | None) -> Perform | Sett
         return Settled(Actual.STOPPED)
     if artefact.active:
         return Perform(Step.STOP)
+    if artefact.revision != order.revision and artefact.managed:
+        return Perform(Step.CREATE)
     if artefact.revision != order.revision or _is_dead(artefact):
         return Perform(Step.REMOVE)
     return Settled(Actual.STOPPED)
@@ -289,6 +295,8 @@ def _step_for_running(
         return Perform(Step.REMOVE)
     if artefact.revision != order.revision:
         return _replacement_step(order, artefact, progress)
+    if artefact.reported is not None:
+        return artefact.reported
     match artefact.condition:
         case Condition.RUNNING:
             return _check_running(order, artefact, progress, now)
@@ -316,7 +324,7 @@ def _creation_step(progress: Progress) -> Perform:
 def _replacement_step(order: Order, artefact: Artefact, progress: Progress) -> Perform:
     if Step.PULL not in progress.done:
         return Perform(Step.PULL)  # before the stop: a failed pull leaves the old container running
-    if isinstance(order.spec, ComposeSpec):
+    if artefact.managed or isinstance(order.spec, ComposeSpec):
         return Perform(Step.CREATE)  # in place: unchanged services keep running
     return Perform(Step.STOP if artefact.active else Step.REMOVE)
 
