@@ -233,12 +233,12 @@ def after_step(
 def after_settling(progress: Progress, settled: Settled) -> Progress:
     """Reset the steps: when the container has to be recreated, its image may be gone.
 
-    A running container counts as launched, even if an earlier order started it.
+    A running or restarting container counts as launched, even if an earlier order started it.
     """
     return replace(
         progress,
         done=frozenset(),
-        launching=progress.launching or settled.actual is Actual.RUNNING,
+        launching=progress.launching or settled.actual in (Actual.RUNNING, Actual.PENDING),
         failure=progress.failure if settled.failure == progress.failure else None,
         final_result=settled if settled.final else None,
         looping=settled.code in (CRASH_LOOP, BOOT_FAILED),
@@ -296,7 +296,7 @@ def _step_for_running(
     if artefact.revision != order.revision:
         return _replacement_step(order, artefact, progress)
     if artefact.reported is not None:
-        return artefact.reported
+        return _as_reported(artefact, artefact.reported, progress, now)
     match artefact.condition:
         case Condition.RUNNING:
             return _check_running(order, artefact, progress, now)
@@ -312,6 +312,18 @@ def _step_for_running(
 
 def _is_dead(artefact: Artefact) -> bool:
     return artefact.condition in (Condition.DEAD, Condition.REMOVING)
+
+
+def _as_reported(
+    artefact: Artefact, reported: Settled, progress: Progress, now: datetime
+) -> Perform | Settled:
+    """The state in another cluster. An order for a workload that has failed there is a retry."""
+    is_new_order = not progress.launching and Step.CREATE not in progress.done
+    if reported.failure is not None and is_new_order:
+        return Perform(Step.START)
+    if artefact.look_again_after is None:
+        return reported
+    return replace(reported, look_again_at=now + artefact.look_again_after)
 
 
 def _creation_step(progress: Progress) -> Perform:

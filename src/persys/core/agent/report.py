@@ -74,6 +74,8 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
         # The end of a VM and the tail of its console use the keys of a container.
         ending = ("container.exit_code", STARTED_AT, "container.finished_at", "container.stderr")
         words = {name: words[name] for name in ending} | artefact.facts
+    if artefact.managed:
+        words = dict(artefact.facts)  # another cluster describes it
     if artefact.parts:
         # A stack has several containers, but its end, log and ports use the keys of a container.
         for name in (ID, "container.name", "container.image", STARTED_AT):

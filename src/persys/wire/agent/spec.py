@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from persys.core.secrets import Resolved
 from persys.errors import InvalidError
+from persys.model.ids import WorkloadId
 from persys.model.placement import Resources
 from persys.model.spec import (
     ComposeSpec,
@@ -210,7 +211,7 @@ def with_derived_fields(workload: Workload, resolved: Resolved | None = None) ->
                 name=vm.name or workload.id,
                 disks=tuple(_disks(_with_root(vm))),
                 networks=tuple(
-                    _network(network, f"{workload.id}/{index}")
+                    _network(network, workload.id, index)
                     for index, network in enumerate(vm.networks)
                 ),
             )
@@ -266,9 +267,13 @@ def _device_names(prefix: str) -> Iterator[str]:
             yield prefix + first + second
 
 
-def _network(network: Network, seed: str) -> Network:
+def _network(network: Network, workload_id: WorkloadId, index: int) -> Network:
     if network.mac_address:
         return network
-    # QEMU's locally administered prefix. The rest is derived from the id and never changes.
-    tail = sha256(seed.encode()).digest()[:3]
-    return replace(network, mac_address=f"52:54:00:{tail.hex(':')}")
+    return replace(network, mac_address=derived_mac(workload_id, index))
+
+
+def derived_mac(workload_id: WorkloadId, index: int) -> str:
+    """In QEMU's locally administered range. The rest is derived from the id and never changes."""
+    tail = sha256(f"{workload_id}/{index}".encode()).digest()[:3]
+    return f"52:54:00:{tail.hex(':')}"

@@ -1,8 +1,9 @@
 """The next step for a workload that another cluster manages."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from persys.core.agent.next_step import (
     Artefact,
@@ -11,6 +12,7 @@ from persys.core.agent.next_step import (
     Progress,
     Settled,
     Step,
+    after_settling,
     after_step,
     next_step,
 )
@@ -108,3 +110,37 @@ def test_a_failed_update_waits_for_a_new_order() -> None:
 
     assert isinstance(outcome, Settled)
     assert outcome.failure == failure
+
+
+FAILED = Settled(Actual.FAILED, failure=Failure(FailureReason.IMAGE_PULL_FAILED, "no image"))
+
+
+def test_a_new_order_for_a_failed_workload_is_a_retry() -> None:
+    failed = a_remote(Condition.CREATED, reported=FAILED)
+
+    assert next_step(an_order(), failed, Progress(), now=NOW) == Perform(Step.START)
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        Progress(launching=True),
+        Progress(done=frozenset({Step.CREATE})),
+        after_settling(Progress(), Settled(Actual.PENDING)),
+    ],
+    ids=["retried", "created", "seen pending"],
+)
+def test_a_failure_during_an_order_is_its_result(progress: Progress) -> None:
+    failed = a_remote(Condition.CREATED, reported=FAILED)
+
+    assert next_step(an_order(), failed, progress, now=NOW) == FAILED
+
+
+def test_a_pending_workload_is_inspected_again() -> None:
+    pending = a_remote(Condition.CREATED, reported=Settled(Actual.PENDING))
+
+    outcome = next_step(
+        an_order(), replace(pending, look_again_after=timedelta(seconds=2)), Progress(), now=NOW
+    )
+
+    assert outcome == Settled(Actual.PENDING, look_again_at=NOW + timedelta(seconds=2))
