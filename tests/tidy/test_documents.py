@@ -71,7 +71,13 @@ def words_in_code(trees: dict[str, ast.Module], folders: tuple[str, ...]) -> set
 
 
 def test_each_process_has_its_settings_class(sources: dict[str, str]) -> None:
-    assert settings_classes(sources).keys() == {"scheduler", "agent", "ca", "gateway"}
+    assert settings_classes(sources).keys() == {
+        "scheduler",
+        "agent",
+        "ca",
+        "gateway",
+        "federation",
+    }
 
 
 def test_every_variable_the_documents_name_exists(
@@ -90,7 +96,7 @@ def test_every_variable_the_documents_name_exists(
     assert unknown == set()
 
 
-@pytest.mark.parametrize("process", ["scheduler", "agent", "ca", "gateway"])
+@pytest.mark.parametrize("process", ["scheduler", "agent", "ca", "gateway", "federation"])
 def test_every_variable_is_in_its_table_with_its_default(
     process: str, documents: dict[str, str], sources: dict[str, str]
 ) -> None:

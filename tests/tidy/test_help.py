@@ -31,7 +31,10 @@ def commands_of(parser: argparse.ArgumentParser) -> Iterator[tuple[str, ...]]:
 
 
 CALLS = [
-    *((program, ()) for program in ("persys-agent", "persys-gateway", "persys-scheduler")),
+    *(
+        (program, ())
+        for program in ("persys-agent", "persys-federation", "persys-gateway", "persys-scheduler")
+    ),
     ("persys-agent", ("join",)),
     *((program, ()) for program in PARSERS),
     *((program, words) for program, parser in PARSERS.items() for words in commands_of(parser())),

@@ -34,7 +34,6 @@ _START_UP = "imported only when it is used: start-up time"
 _LAYERS = "the feature has the same name in core and in the scheduler"
 _RUNTIMES = "the runtimes have the same modules"
 FRAGMENTS = {
-    "agent/tls.py": _TLS,
     "gateway/tls.py": _TLS,
     "scheduler/auth/tls.py": _TLS,
     "agent/runtimes/compose/deviations.py": _RUNTIMES,

@@ -1,0 +1,161 @@
+"""The capacity of the remote cluster, as the capacity of one node.
+
+The node offers a share of what is free there, and what this cluster already uses. It registers again only
+when the offer changes by more than a twentieth, so an idle federation writes nothing.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import structlog
+from msgspec import Struct
+
+from persys.agent.journal.store import Journal
+from persys.agent.node.host import CpuTime, Disk, Memory
+from persys.errors import RuntimeUnavailableError
+from persys.federation.mapping import requested
+from persys.federation.ports import Remote
+from persys.model.placement import Resources
+from persys.model.workload import Desired
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+log = structlog.get_logger()
+
+CHANGE_MIN = 0.05
+REFRESH_SECONDS = 10.0
+_READY = "Ready"
+
+
+class Limits(Struct, frozen=True):
+    """How much of the remote cluster may be used."""
+
+    share: float = 0.9  # of what is free
+    cpu_millicores_max: int = 0  # 0: no limit
+    spend_per_hour_max: float = 0.0  # 0: no limit
+    core_hour_price: float = 0.0
+
+    def cores_max(self) -> float:
+        """The lower of the limit of cores and the cores that the spend limit pays for."""
+        limits = [self.cpu_millicores_max / 1000] if self.cpu_millicores_max else []
+        if self.spend_per_hour_max and self.core_hour_price:
+            limits.append(self.spend_per_hour_max / self.core_hour_price)
+        return min(limits, default=float("inf"))
+
+
+class Offer(Struct, frozen=True):
+    total: Resources = Resources()
+    largest: Resources = Resources()  # the most that fits on a single node of the remote cluster
+
+    def differs_from(self, other: "Offer") -> bool:
+        return any(
+            abs(mine - theirs) > CHANGE_MIN * max(mine, theirs)
+            for mine, theirs in zip(_amounts(self), _amounts(other), strict=True)
+        )
+
+
+def _amounts(offer: Offer) -> tuple[int, ...]:
+    return tuple(
+        amount
+        for part in (offer.total, offer.largest)
+        for amount in (part.cpu_millicores, part.memory_mb, part.disk_gb)
+    )
+
+
+def offer_of(nodes: Iterable[pb.NodeView], used: Resources, limits: Limits) -> Offer:
+    """`used`: what this cluster uses there already."""
+    free = [_free(node) for node in nodes if node.status == _READY and not node.cordoned]
+    share = limits.share
+    total = Resources(
+        used.cpu_millicores + int(share * sum(one.cpu_millicores for one in free)),
+        used.memory_mb + int(share * sum(one.memory_mb for one in free)),
+        used.disk_gb + int(share * sum(one.disk_gb for one in free)),
+    )
+    cpu_most = limits.cores_max() * 1000
+    if total.cpu_millicores > cpu_most:
+        total = Resources(int(cpu_most), total.memory_mb, total.disk_gb)
+    largest = Resources(
+        max((one.cpu_millicores for one in free), default=0),
+        max((one.memory_mb for one in free), default=0),
+        max((one.disk_gb for one in free), default=0),
+    )
+    return Offer(total, largest)
+
+
+def _free(node: pb.NodeView) -> Resources:
+    return Resources(
+        max(0, int(node.available_cpu_cores * 1000)),
+        max(0, node.available_memory_mb),
+        max(0, node.available_disk_gb),
+    )
+
+
+class RemoteHost:
+    """Implements agent.ports.Host with the offer. Its utilization is unknown, so it is reported as 0."""
+
+    def __init__(self) -> None:
+        self.offer = Offer()
+
+    def cpu_millicores(self) -> int:
+        return self.offer.total.cpu_millicores
+
+    def cpu_time(self) -> CpuTime:
+        return CpuTime(busy=0, total=0)
+
+    def memory(self) -> Memory:
+        return Memory(total_mb=max(1, self.offer.total.memory_mb), used_mb=0)
+
+    def disk(self, path: Path) -> Disk:
+        return Disk(self.offer.total.disk_gb, 0, 0.0)
+
+
+class Offers:
+    """Updates the offer of this node from the free capacity of the remote cluster."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        journal: Journal,
+        host: RemoteHost,
+        limits: Limits,
+        *,
+        changed: Callable[[], None],
+    ) -> None:
+        self._remote = remote
+        self._journal = journal
+        self._host = host
+        self._limits = limits
+        self._changed = changed
+        self._fails = False
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_SECONDS)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """While the remote cluster does not respond, the last offer stays valid."""
+        try:
+            nodes = await self._remote.nodes()
+        except RuntimeUnavailableError as err:
+            if not self._fails:
+                log.warning("offer.not_refreshed", reason=str(err))
+            self._fails = True
+            return
+        self._fails = False
+        offer = offer_of(nodes, self._used(), self._limits)
+        if offer.differs_from(self._host.offer):
+            log.info("offer.changed", cpu_millicores=offer.total.cpu_millicores)
+            self._host.offer = offer
+            self._changed()
+
+    def _used(self) -> Resources:
+        """What the workloads reserve in the remote cluster. A stopped one reserves only its disks."""
+        used = Resources()
+        for entry in self._journal.entries.values():
+            resources = requested(entry.order.spec)
+            if entry.order.desired is Desired.RUNNING:
+                used += resources
+            else:
+                used += Resources(disk_gb=resources.disk_gb)
+        return used

@@ -1,0 +1,116 @@
+"""The connection to the remote cluster. It is opened again when its token or certificates change.
+
+A rotated token is therefore used without a restart. Streams of the replaced connection end and are opened
+again by their readers.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from persys.client.grpc.channel import Trust
+from persys.client.rest.connection import Gateway
+from persys.client.scheduler import SchedulerClient
+from persys.errors import SettingsError
+from persys.federation.settings import FederationSettings
+from persys.infra.atomic_files import CertificateFiles
+from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+
+log = structlog.get_logger()
+
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+class Connection:
+    """Safe for use by several threads."""
+
+    def __init__(self, address: str, open_client: Callable[[], SchedulerClient], *files: Path):
+        """`open_client` reads `files`. Raises SettingsError if they cannot be used."""
+        self.address = address
+        self._open = open_client
+        self._files = files
+        self._lock = threading.Lock()
+        self._stamp = _stamp(files)
+        self._client = open_client()
+
+    @property
+    def stub(self) -> AgentControlStub:
+        """While a changed file cannot be used, the last connection stays."""
+        with self._lock:
+            stamp = _stamp(self._files)
+            if stamp != self._stamp:
+                self._stamp = stamp
+                self._reopen()
+            return self._client.stub
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _reopen(self) -> None:
+        try:
+            client = self._open()
+        except SettingsError as err:
+            log.warning("remote.not_reopened", address=self.address, reason=str(err))
+            return
+        self._client.close()
+        self._client = client
+        log.info("remote.reopened", address=self.address)
+
+
+def _stamp(files: tuple[Path, ...]) -> _Stamp:
+    return tuple(_stamp_of(file) for file in files)
+
+
+def _stamp_of(file: Path) -> tuple[int, int, int] | None:
+    with suppress(OSError):
+        found = file.stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+    return None
+
+
+def open_connection(settings: FederationSettings) -> Connection:
+    """Raises SettingsError for an unreadable file."""
+    named = (settings.token_file, settings.remote_ca, settings.remote_cert, settings.remote_key)
+    files = [Path(name) for name in named if name]
+    return Connection(settings.remote, lambda: _open_client(settings), *files)
+
+
+def _open_client(settings: FederationSettings) -> SchedulerClient:
+    token, trust = _token(settings.token_file), _trust(settings)
+    roots = Path(settings.remote_ca) if settings.remote_ca else None
+    if "://" not in settings.remote:
+        return SchedulerClient(settings.remote, trust=trust, token=token)
+    gateway = Gateway(
+        settings.remote,
+        trust=trust,
+        roots=roots,
+        token=token,
+        cluster=settings.remote_cluster,
+    )
+    return SchedulerClient(gateway)
+
+
+def _token(file: str) -> str:
+    if not file:
+        return ""
+    try:
+        return Path(file).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as err:
+        raise SettingsError(f"PERSYS_FEDERATION_TOKEN_FILE={file}: {err}") from err
+
+
+def _trust(settings: FederationSettings) -> Trust | None:
+    if not settings.remote_cert:
+        return None
+    if not settings.remote_ca:
+        raise SettingsError(
+            "PERSYS_FEDERATION_REMOTE_CERT is set: expected the CA certificates of the remote cluster "
+            "in PERSYS_FEDERATION_REMOTE_CA"
+        )
+    files = CertificateFiles(
+        Path(settings.remote_cert), Path(settings.remote_key), Path(settings.remote_ca)
+    )
+    return Trust(files)

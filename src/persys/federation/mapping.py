@@ -1,0 +1,246 @@
+"""Orders of the home cluster as requests to the remote cluster, and its views as artefacts.
+
+A remote workload has the id of the home workload with a prefix, which the token of the remote cluster is
+limited to. Its metadata has the revision of the order, because the remote cluster computes its own.
+
+Secret values are stored as secrets of the remote cluster. Its intent has only references to them.
+"""
+
+from datetime import timedelta
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from persys.core.agent.admission import NODE_FULL, demand_of
+from persys.core.agent.next_step import COMPLETED, Artefact, Condition, Settled
+from persys.errors import InvalidError, RuntimeUnavailableError
+from persys.model.ids import WORKLOAD_ID_RULE, Revision, WorkloadId, workload_id
+from persys.model.placement import Resources
+from persys.model.secret import SCHEME
+from persys.model.spec import ComposeSpec, ContainerSpec, FileMount, Spec, VMSpec
+from persys.model.status import Actual, Failure, FailureReason, Status
+from persys.model.workload import Desired, Order
+from persys.wire.agent.spec import derived_mac
+from persys.wire.control.spec_encode import spec_message
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+SEPARATOR = "--"
+HOME_CLUSTER = "persys.home_cluster"
+HOME_REVISION = "persys.home_revision"
+UNPLACEABLE = "Unplaceable"
+PROGRESS_AFTER = timedelta(seconds=2)  # the progress of a pull is not an event
+
+_DESIRED = {Desired.RUNNING: "Running", Desired.STOPPED: "Stopped"}
+_REASONS: dict[str, FailureReason] = {reason.value: reason for reason in FailureReason}
+_DIGEST_LENGTH = 16
+
+
+class Names:
+    """The ids of the workloads and secrets of one home cluster in the remote cluster."""
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self.prefix = f"{home}{SEPARATOR}"
+
+    def remote(self, workload_id: WorkloadId) -> str:
+        return f"{self.prefix}{workload_id}"
+
+    def check(self, home_id: WorkloadId) -> None:
+        """Raises InvalidError if the remote cluster does not accept the id."""
+        try:
+            workload_id(self.remote(home_id))
+        except InvalidError as err:
+            raise InvalidError(
+                "workload_id",
+                f"is {self.remote(home_id)!r} in the federated cluster: expected {WORKLOAD_ID_RULE}",
+            ) from err
+
+    def local(self, remote_id: str) -> WorkloadId | None:
+        """None: it does not belong to this home cluster."""
+        if not remote_id.startswith(self.prefix):
+            return None
+        return WorkloadId(remote_id.removeprefix(self.prefix))
+
+    def secret(self, workload_id: WorkloadId, field: str) -> str:
+        """The name of a secret. Names are in lower case, fields are not."""
+        digest = sha256(field.encode()).hexdigest()[:_DIGEST_LENGTH]
+        return f"{self.secret_prefix(workload_id)}{digest}"
+
+    def secret_prefix(self, workload_id: WorkloadId) -> str:
+        return f"{self.remote(workload_id)}."
+
+
+def apply_request(order: Order, names: Names) -> pb.ApplyWorkloadRequest:
+    """Without rules: what has arrived by federation is not offloaded again."""
+    spec = _without_derived(_with_references(order, names), order.workload_id)
+    return pb.ApplyWorkloadRequest(
+        workload_id=names.remote(order.workload_id),
+        spec=spec_message(
+            spec,
+            requested(order.spec),
+            {HOME_CLUSTER: names.home, HOME_REVISION: order.revision},
+            stop_after_seconds=order.stop_after_seconds,
+        ),
+        desired_state=_DESIRED[order.desired],
+    )
+
+
+def requested(spec: Spec) -> Resources:
+    """The resources that the home cluster has reserved for it."""
+    demand = demand_of(spec)
+    if isinstance(spec, ContainerSpec):
+        return replace(demand, disk_gb=demand.disk_gb + spec.disk_gb)
+    return demand
+
+
+def secret_values(order: Order, names: Names) -> dict[str, bytes]:
+    """The values of the secrets of an order, by their name in the remote cluster."""
+    found: dict[str, bytes] = {}
+    if isinstance(order.spec, ContainerSpec | ComposeSpec):
+        for variable in order.secret_env:
+            if value := order.spec.env.get(variable, ""):
+                found[names.secret(order.workload_id, _env_field(variable))] = value.encode()
+    if isinstance(order.spec, ContainerSpec):
+        for file in order.spec.files:
+            if file.secret:
+                found[names.secret(order.workload_id, _file_field(file))] = file.content
+    return found
+
+
+def _with_references(order: Order, names: Names) -> Spec:
+    """The spec with a reference in place of each secret value."""
+    spec = order.spec
+    if not isinstance(spec, ContainerSpec | ComposeSpec):
+        return spec
+
+    def reference(field: str) -> str:
+        return f"{SCHEME}{names.secret(order.workload_id, field)}"
+
+    secret_env = [variable for variable in order.secret_env if spec.env.get(variable)]
+    env = {**spec.env, **{variable: reference(_env_field(variable)) for variable in secret_env}}
+    if isinstance(spec, ComposeSpec):
+        return replace(spec, env=env)
+    files = tuple(
+        replace(file, content=reference(_file_field(file)).encode(), secret=False)
+        if file.secret
+        else file
+        for file in spec.files
+    )
+    return replace(spec, env=env, files=files)
+
+
+def _env_field(variable: str) -> str:
+    return f"env {variable}"
+
+
+def _file_field(file: FileMount) -> str:
+    return f"file {file.path}"
+
+
+def _without_derived(spec: Spec, home_id: WorkloadId) -> Spec:
+    """Without what the home cluster derived from the id: the remote cluster derives it from its own id."""
+    match spec:
+        case ComposeSpec() if spec.project_derived:
+            return replace(spec, project_name="", project_derived=False)
+        case VMSpec():
+            networks = tuple(
+                replace(network, mac_address="")
+                if network.mac_address == derived_mac(home_id, index)
+                else network
+                for index, network in enumerate(spec.networks)
+            )
+            name = "" if spec.name == home_id else spec.name
+            return replace(spec, name=name, networks=networks)
+        case _:
+            return spec
+
+
+def artefact_of(view: pb.WorkloadView, order: Order) -> Artefact:
+    """Raises RuntimeUnavailableError if the remote cluster does not know its state."""
+    if view.status == Status.UNKNOWN:
+        raise RuntimeUnavailableError(f"{view.workload_id}: {view.reason.message or 'unknown'}")
+    revision = _revision(view)
+    seen = Artefact(
+        id=view.workload_id,
+        name=view.workload_id,
+        condition=_condition(view),
+        revision=revision,
+        facts=_facts(view),
+        managed=True,
+        look_again_after=PROGRESS_AFTER if view.status == Status.PENDING else None,
+    )
+    is_wanted = view.desired_state.lower() == order.desired.value
+    if not is_wanted or revision != order.revision or order.desired is not Desired.RUNNING:
+        return seen
+    return replace(seen, reported=_reported(view))
+
+
+def refusal(plan: pb.WorkloadPlan, *, exists: bool) -> Failure | None:
+    """Why the remote cluster would not run it now. `exists`: it has another revision of it."""
+    if plan.action == "refused":
+        return Failure(FailureReason.INVALID_SPEC, plan.reason, retryable=False)
+    if plan.would_wait:
+        # The home cluster places a workload elsewhere only if no copy of it is here.
+        code = UNPLACEABLE if exists else NODE_FULL
+        return Failure(FailureReason.INSUFFICIENT_RESOURCES, plan.reason, code=code)
+    return None
+
+
+def has_revision(view: pb.WorkloadView, order: Order) -> bool:
+    return _revision(view) == order.revision
+
+
+def _revision(view: pb.WorkloadView) -> Revision:
+    return Revision(view.spec.metadata.get(HOME_REVISION, ""))
+
+
+def is_waiting(view: pb.WorkloadView) -> bool:
+    """Whether the remote cluster has no node for it."""
+    return view.status == Status.PENDING and view.reason.code == UNPLACEABLE
+
+
+def is_placed(view: pb.WorkloadView) -> bool:
+    return bool(view.assigned_node_id) or view.status not in (Status.PENDING, "")
+
+
+def _condition(view: pb.WorkloadView) -> Condition:
+    match view.status:
+        case Status.RUNNING:
+            return Condition.RUNNING
+        case Status.STOPPED:
+            return Condition.EXITED
+        case Status.DELETING:
+            return Condition.REMOVING
+        case _:
+            return Condition.CREATED
+
+
+def _reported(view: pb.WorkloadView) -> Settled | None:
+    """The state of a workload that should run, as the remote cluster reports it."""
+    code, message = view.reason.code, view.reason.message
+    match view.status:
+        case Status.RUNNING:
+            return Settled(Actual.RUNNING, code=code, message=message)
+        case Status.PENDING if is_waiting(view):
+            failure = Failure(FailureReason.INSUFFICIENT_RESOURCES, message, code=UNPLACEABLE)
+            return Settled(Actual.FAILED, code=UNPLACEABLE, message=message, failure=failure)
+        case Status.PENDING:
+            return Settled(Actual.PENDING, code=code, message=message)
+        case Status.STOPPED if code == COMPLETED:
+            return Settled(Actual.STOPPED, code=COMPLETED, message=message, final=True)
+        case Status.FAILED:
+            reason = _REASONS.get(view.failure_reason, FailureReason.RUNTIME_ERROR)
+            failure = Failure(reason, message, retryable=view.reason.retryable, code=code)
+            return Settled(Actual.FAILED, code=code, message=message, failure=failure)
+        case _:
+            return None
+
+
+def _facts(view: pb.WorkloadView) -> dict[str, str]:
+    """What the remote cluster reports about it, and where it is there."""
+    shown = {
+        **view.metadata,
+        "remote.workload": view.workload_id,
+        "remote.node": view.assigned_node_id,
+    }
+    return {key: value for key, value in shown.items() if value}

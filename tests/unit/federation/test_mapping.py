@@ -1,0 +1,224 @@
+"""Orders as requests to the remote cluster, and its views as artefacts."""
+
+import pytest
+
+from builders import NOON
+from persys.core.agent.admission import NODE_FULL
+from persys.core.agent.next_step import Condition
+from persys.errors import InvalidError, RuntimeUnavailableError
+from persys.federation.mapping import (
+    HOME_CLUSTER,
+    HOME_REVISION,
+    UNPLACEABLE,
+    Names,
+    apply_request,
+    artefact_of,
+    refusal,
+    requested,
+    secret_values,
+)
+from persys.model.ids import Revision, WorkloadId
+from persys.model.placement import NO_RULES, Resources
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    FileMount,
+    ManagedVolume,
+    Network,
+    Spec,
+    VMSpec,
+    type_of,
+)
+from persys.model.status import Actual, FailureReason
+from persys.model.workload import Desired, Order, Workload
+from persys.wire.agent.spec import with_derived_fields
+from persys.wire.control.spec_decode import workload_rules, workload_spec
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+HOME = Names("home")
+NOTHING = Resources()
+
+
+def an_order(
+    spec: Spec, *, desired: Desired = Desired.RUNNING, secret_env: tuple[str, ...] = ()
+) -> Order:
+    return Order(
+        workload_id=WorkloadId("web"),
+        type=type_of(spec),
+        revision=Revision("r1"),
+        epoch=1,
+        desired=desired,
+        spec=spec,
+        secret_env=secret_env,
+    )
+
+
+def as_ordered(spec: Spec, resources: Resources = NOTHING) -> Spec:
+    """The spec in the order that the home cluster sends for it."""
+    workload = Workload(WorkloadId("web"), spec, Revision("r1"), NOON, NOON, resources=resources)
+    return with_derived_fields(workload)
+
+
+def a_view(status: str = "Running", *, revision: str = "r1", **fields: object) -> pb.WorkloadView:
+    view = pb.WorkloadView(
+        workload_id="home--web", status=status, desired_state="Running", assigned_node_id="far1"
+    )
+    view.spec.metadata[HOME_REVISION] = revision
+    view.MergeFrom(pb.WorkloadView(**fields))  # type: ignore[arg-type]  # fields of the message
+    return view
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ContainerSpec("nginx", env={"A": "1"}),
+        ComposeSpec(yaml="services: {web: {image: nginx}}"),
+        VMSpec(vcpus=1, memory_mb=512, os_image="debian", networks=(Network("default"),)),
+    ],
+    ids=["container", "compose", "vm"],
+)
+def test_the_remote_spec_has_nothing_that_was_derived_from_the_home_id(spec: Spec) -> None:
+    request = apply_request(an_order(as_ordered(spec)), HOME)
+
+    decoded, resources, _ = workload_spec(request.spec)
+    remote = Workload(
+        WorkloadId("home--web"), decoded, Revision("r"), NOON, NOON, resources=resources
+    )
+    derived = with_derived_fields(remote)
+    match derived:
+        case ComposeSpec():
+            assert derived.project_name == "persys-home--web"
+        case VMSpec():
+            assert derived.name == "home--web"
+            assert derived.networks != as_ordered(spec).networks  # type: ignore[union-attr]
+        case _:
+            assert decoded == spec
+
+
+def test_a_stated_project_name_is_kept() -> None:
+    spec = ComposeSpec(yaml="services: {web: {image: nginx}}", project_name="shop")
+
+    assert apply_request(an_order(as_ordered(spec)), HOME).spec.compose.project_name == "shop"
+
+
+def test_the_request_names_its_home_and_has_no_rules() -> None:
+    request = apply_request(an_order(ContainerSpec("nginx"), desired=Desired.STOPPED), HOME)
+
+    assert request.workload_id == "home--web"
+    assert request.desired_state == "Stopped"
+    assert dict(request.spec.metadata) == {HOME_CLUSTER: "home", HOME_REVISION: "r1"}
+    assert workload_rules(request.spec) == (NO_RULES, 0)
+
+
+def test_all_reserved_resources_are_requested() -> None:
+    volume = ManagedVolume("data", "/data", size_gb=3)
+    resources = Resources(500, 256, 5)
+    spec = as_ordered(ContainerSpec("nginx", managed_volumes=(volume,)), resources)
+
+    assert requested(spec) == resources
+
+
+def test_secret_values_are_only_in_the_secrets_of_the_remote_cluster() -> None:
+    spec = ContainerSpec(
+        "nginx",
+        env={"PASSWORD": "hunter2", "MODE": "fast"},
+        files=(FileMount("/key", b"s3cret", 0o400, secret=True), FileMount("/plain", b"text")),
+    )
+    order = an_order(spec, secret_env=("PASSWORD",))
+
+    request, values = apply_request(order, HOME), secret_values(order, HOME)
+
+    text = request.SerializeToString()
+    assert b"hunter2" not in text
+    assert b"s3cret" not in text
+    assert sorted(values.values()) == [b"hunter2", b"s3cret"]
+    references = {request.spec.container.env["PASSWORD"].removeprefix("secret://")}
+    references |= {
+        file.content.removeprefix("secret://")
+        for file in request.spec.container.files
+        if file.path == "/key"
+    }
+    assert references == values.keys()
+    assert request.spec.container.env["MODE"] == "fast"
+    assert all(name.startswith("home--web.") for name in values)
+    workload_spec(request.spec)  # the remote cluster accepts the references
+
+
+def test_variables_that_differ_in_case_have_different_secrets() -> None:
+    order = an_order(ContainerSpec("nginx", env={"a": "1", "A": "2"}), secret_env=("a", "A"))
+
+    assert sorted(secret_values(order, HOME).values()) == [b"1", b"2"]
+
+
+def test_an_id_that_is_too_long_is_refused() -> None:
+    HOME.check(WorkloadId("w" * 57))
+
+    with pytest.raises(InvalidError, match="1 to 63"):
+        HOME.check(WorkloadId("w" * 58))
+
+
+def test_ids_of_other_clusters_are_not_ours() -> None:
+    assert HOME.local("home--web") == "web"
+    assert HOME.local("other--web") is None
+    assert HOME.local("home-web") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "actual"),
+    [("Running", Actual.RUNNING), ("Pending", Actual.PENDING), ("Failed", Actual.FAILED)],
+)
+def test_the_state_at_the_revision_of_the_order_is_reported(status: str, actual: Actual) -> None:
+    artefact = artefact_of(a_view(status), an_order(ContainerSpec("nginx")))
+
+    assert artefact.managed
+    assert artefact.reported is not None
+    assert artefact.reported.actual is actual
+
+
+def test_a_workload_without_a_node_there_is_reported_as_failed() -> None:
+    view = a_view("Pending", reason=pb.ReasonDetail(code=UNPLACEABLE, message="full"))
+
+    reported = artefact_of(view, an_order(ContainerSpec("nginx"))).reported
+
+    assert reported is not None
+    assert reported.failure is not None
+    assert reported.failure.reason is FailureReason.INSUFFICIENT_RESOURCES
+
+
+@pytest.mark.parametrize(
+    ("view", "desired"),
+    [
+        (a_view(revision="r0"), Desired.RUNNING),
+        (a_view(), Desired.STOPPED),
+    ],
+    ids=["another revision", "another desired state"],
+)
+def test_another_state_than_ordered_is_not_reported(
+    view: pb.WorkloadView, desired: Desired
+) -> None:
+    artefact = artefact_of(view, an_order(ContainerSpec("nginx"), desired=desired))
+
+    assert artefact.reported is None
+    assert artefact.condition is Condition.RUNNING
+
+
+def test_an_unknown_state_there_is_unknown_here() -> None:
+    with pytest.raises(RuntimeUnavailableError):
+        artefact_of(a_view("Unknown"), an_order(ContainerSpec("nginx")))
+
+
+def test_a_plan_that_would_wait_is_a_full_node() -> None:
+    waits = pb.WorkloadPlan(would_wait=True, reason="no node has enough memory")
+
+    new, update = refusal(waits, exists=False), refusal(waits, exists=True)
+
+    assert new is not None
+    assert update is not None
+    assert (new.code, update.code) == (NODE_FULL, UNPLACEABLE)
+
+
+def test_a_refused_plan_is_an_invalid_spec() -> None:
+    failure = refusal(pb.WorkloadPlan(action="refused", reason="spec.image: empty"), exists=False)
+
+    assert failure is not None
+    assert (failure.reason, failure.retryable) == (FailureReason.INVALID_SPEC, False)

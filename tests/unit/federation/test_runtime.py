@@ -1,0 +1,248 @@
+"""The runtime of a federated node, on a remote cluster in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+
+from persys.core.agent.admission import NODE_FULL
+from persys.core.agent.next_step import Artefact
+from persys.errors import RuntimeUnavailableError
+from persys.federation.access import RemoteUsage
+from persys.federation.events import RemoteEvents
+from persys.federation.mapping import Names
+from persys.federation.runtime import ClusterRuntime
+from persys.infra.clock import SystemClock
+from persys.model.ids import Revision, WorkloadId
+from persys.model.spec import ContainerSpec, ManagedVolume, Spec, type_of
+from persys.model.status import Actual
+from persys.model.workload import Desired, Order
+from unit.federation.in_memory import FULL, MemoryCluster
+
+NAMES = Names("home")
+REMOTE_ID = "home--web"
+DEADLINE_SECONDS = 20.0
+STATELESS = ContainerSpec("nginx")
+WITH_DATA = ContainerSpec("nginx", managed_volumes=(ManagedVolume("data", "/data", size_gb=1),))
+
+
+def an_order(
+    desired: Desired = Desired.RUNNING,
+    *,
+    revision: str = "r1",
+    spec: Spec = STATELESS,
+    secret_env: tuple[str, ...] = (),
+) -> Order:
+    return Order(
+        workload_id=WorkloadId("web"),
+        type=type_of(spec),
+        revision=Revision(revision),
+        epoch=1,
+        desired=desired,
+        spec=spec,
+        secret_env=secret_env,
+    )
+
+
+@asynccontextmanager
+async def a_runtime(cluster: MemoryCluster) -> AsyncIterator[ClusterRuntime]:
+    events = RemoteEvents(cluster, NAMES)
+    async with asyncio.timeout(DEADLINE_SECONDS), asyncio.TaskGroup() as group:
+        feeding = group.create_task(events.run())
+        try:
+            yield ClusterRuntime(cluster, NAMES, events)
+        finally:
+            feeding.cancel()
+
+
+def on_a_cluster(
+    scenario: Callable[[ClusterRuntime, MemoryCluster], Awaitable[None]],
+) -> MemoryCluster:
+    async def run() -> MemoryCluster:
+        cluster = MemoryCluster()
+        async with a_runtime(cluster) as runtime:
+            await scenario(runtime, cluster)
+        return cluster
+
+    return asyncio.run(run())
+
+
+async def present(runtime: ClusterRuntime, order: Order) -> Artefact:
+    artefact = await runtime.inspect(order)
+    assert artefact is not None
+    return artefact
+
+
+def test_create_applies_the_order_there() -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        order = an_order()
+        assert await runtime.create(order, {}) is None
+
+        reported = (await present(runtime, order)).reported
+        assert reported is not None
+        assert reported.actual is Actual.RUNNING
+
+    assert list(on_a_cluster(scenario).views) == [REMOTE_ID]
+
+
+def test_a_full_cluster_gets_no_copy() -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        cluster.full = True
+        failure = await runtime.create(an_order(), {})
+
+        assert failure is not None
+        assert (failure.code, failure.message) == (NODE_FULL, FULL)
+
+    cluster = on_a_cluster(scenario)
+    assert "apply" not in cluster.calls
+
+
+@pytest.mark.parametrize("spec", [STATELESS, WITH_DATA], ids=["stateless", "data"])
+def test_a_cluster_that_is_full_after_the_plan_keeps_no_copy(spec: Spec) -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        cluster.full_at_apply = True
+        failure = await runtime.create(an_order(spec=spec), {})
+
+        assert failure is not None
+        assert (failure.code, failure.message) == (NODE_FULL, FULL)
+
+    assert on_a_cluster(scenario).views == {}
+
+
+def test_an_update_is_applied_in_place() -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        await runtime.create(an_order(), {})
+        newer = an_order(revision="r2")
+        assert (await present(runtime, newer)).reported is None
+
+        assert await runtime.create(newer, {}) is None
+        assert (await present(runtime, newer)).reported is not None
+
+    assert "delete" not in on_a_cluster(scenario).calls
+
+
+def test_an_update_that_does_not_fit_keeps_the_copy() -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        await runtime.create(an_order(), {})
+        cluster.full = True
+        failure = await runtime.create(an_order(revision="r2"), {})
+
+        assert failure is not None
+        assert failure.code != NODE_FULL
+
+    assert list(on_a_cluster(scenario).views) == [REMOTE_ID]
+
+
+def test_stop_start_and_remove() -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        running, stopped = an_order(), an_order(Desired.STOPPED)
+        await runtime.create(running, {})
+
+        await runtime.stop(stopped, await present(runtime, stopped))
+        assert cluster.views[REMOTE_ID].status == "Stopped"
+        await runtime.start(running, await present(runtime, running))
+        assert cluster.views[REMOTE_ID].status == "Running"
+        await runtime.remove(running, await present(runtime, running))
+        assert await runtime.inspect(running) is None
+
+    on_a_cluster(scenario)
+
+
+def test_a_failed_workload_is_retried_there() -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        order, cluster.status = an_order(), "Failed"
+        await runtime.create(order, {})
+        cluster.status = "Running"
+
+        assert await runtime.start(order, await present(runtime, order)) is None
+        assert cluster.views[REMOTE_ID].status == "Running"
+
+    assert on_a_cluster(scenario).calls.count("retry") == 1
+
+
+@pytest.mark.parametrize(("spec", "stays"), [(STATELESS, False), (WITH_DATA, True)])
+def test_a_workload_that_lost_its_node_there_is_given_back_unless_it_has_data(
+    spec: Spec, stays: bool
+) -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        order = an_order(spec=spec)
+        await runtime.create(order, {})
+        cluster.full = True
+        await cluster.retry(REMOTE_ID)
+
+        failure = await runtime.start(order, await present(runtime, order))
+        assert (failure is None) is stays
+
+    assert (REMOTE_ID in on_a_cluster(scenario).views) is stays
+
+
+def test_a_cluster_that_does_not_respond_has_no_absent_workloads() -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        cluster.fail("no response")
+        for call in (runtime.inspect(an_order()), runtime.ping(), runtime.create(an_order(), {})):
+            with pytest.raises(RuntimeUnavailableError, match="no response"):
+                await call
+
+    on_a_cluster(scenario)
+
+
+def test_changes_end_with_the_reason_and_continue_afterwards() -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        async with aclosing(runtime.changes()) as changes:
+            assert await anext(changes) is None
+            cluster.publish("other--web")
+            cluster.publish(REMOTE_ID)
+            assert await anext(changes) == "web"
+            cluster.fail("token revoked")
+            with pytest.raises(RuntimeUnavailableError, match="token revoked"):
+                await anext(changes)
+        with pytest.raises(RuntimeUnavailableError, match="token revoked"):
+            await anext(runtime.changes())
+        cluster.down = ""
+        while True:
+            try:
+                assert await anext(runtime.changes()) is None
+                return
+            except RuntimeUnavailableError:
+                await asyncio.sleep(0.05)
+
+    on_a_cluster(scenario)
+
+
+def test_secrets_are_stored_once_per_revision_and_removed_with_the_workload() -> None:
+    def order(revision: str) -> Order:
+        spec = ContainerSpec("nginx", env={"PASSWORD": f"hunter2-{revision}"})
+        return an_order(revision=revision, spec=spec, secret_env=("PASSWORD",))
+
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        cluster.stored["home--web2.abc"] = b"of another workload"
+        await runtime.create(order("r1"), {})
+        await runtime.create(order("r1"), {})
+        assert cluster.calls.count("put_secret") == 1
+        await runtime.create(order("r2"), {})
+        assert b"hunter2-r2" in cluster.stored.values()
+        await runtime.remove(order("r2"), await present(runtime, order("r2")))
+        await runtime.discard(an_order(Desired.DELETED, revision="r3"))
+
+    assert list(on_a_cluster(scenario).stored) == ["home--web2.abc"]
+
+
+def test_the_load_of_remote_workloads_is_summed_up_to_cpu_time() -> None:
+    seconds = [100.0]
+    clock = SystemClock(monotonic=lambda: seconds[0])
+
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        await runtime.create(an_order(), {})
+        usage = cluster.views[REMOTE_ID].usage
+        usage.cpu_percent, usage.memory_bytes = 50.0, 1000
+        sampler = RemoteUsage(cluster, NAMES, clock)
+
+        (first,) = await sampler.sample()
+        seconds[0] += 10
+        (second,) = await sampler.sample()
+
+        assert second.cpu_nanos - first.cpu_nanos == 5 * 10**9
+        assert (second.workload_id, second.memory_bytes) == ("web", 1000)
+
+    on_a_cluster(scenario)
