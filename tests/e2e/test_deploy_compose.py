@@ -144,7 +144,13 @@ def stack(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stac
 
 
 def test_the_image_has_every_program(image: str) -> None:
-    for program in ("persys-scheduler", "persys-agent", "persys-ca", "persys-gateway"):
+    for program in (
+        "persys-scheduler",
+        "persys-agent",
+        "persys-ca",
+        "persys-gateway",
+        "persys-federation",
+    ):
         assert "log_level = " in docker("run", "--rm", image, program, "--print-config")
     assert "usage: persysctl" in docker("run", "--rm", image)
 

@@ -23,6 +23,7 @@ PROGRAMS = {
     "persys-scheduler": "persys-scheduler",
     "persys-gateway": "persys-gateway",
     "persys-ca": "persys-ca",
+    "persys-federation": "persys-federation",
     "compute-agent": "persys-agent",
 }
 # The part of --privileged that this host allows. Elsewhere --privileged is enough.

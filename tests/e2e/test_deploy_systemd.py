@@ -11,6 +11,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2]
 PARTS = ("agent", "ca", "gateway", "scheduler")
+UNITS = (*(f"persys-{part}.service" for part in PARTS), "persys-federation@.service")
 SYSTEM_UNITS = Path("/usr/lib/systemd/system")
 
 
@@ -43,7 +44,7 @@ def test_systemd_accepts_the_units(root: Path) -> None:
     # Our units depend on units of the system.
     shutil.copytree(SYSTEM_UNITS, root / "usr" / "lib" / "systemd" / "system", symlinks=True)
 
-    units = [f"persys-{part}.service" for part in PARTS]
+    units = [unit.replace("@", "@east") for unit in UNITS]
     result = subprocess.run(
         [
             "systemd-analyze",
@@ -64,14 +65,14 @@ def test_systemd_accepts_the_units(root: Path) -> None:
 
 
 def test_programs_use_the_installed_interpreter(root: Path) -> None:
-    for program in ("persysctl", *(f"persys-{part}" for part in PARTS)):
+    for program in ("persysctl", "persys-federation", *(f"persys-{part}" for part in PARTS)):
         head = (root / "opt" / "persys" / "bin" / program).read_text().splitlines()[0]
         assert head == "#!/opt/persys/bin/python"
 
 
 def test_units_and_programs_are_in_the_usual_directories(root: Path) -> None:
-    for part in PARTS:
-        assert (root / "etc" / "systemd" / "system" / f"persys-{part}.service").is_file()
+    for unit in UNITS:
+        assert (root / "etc" / "systemd" / "system" / unit).is_file()
     link = root / "usr" / "local" / "bin" / "persys-agent"
     assert link.readlink() == Path("/opt/persys/bin/persys-agent")
 
@@ -101,7 +102,8 @@ def test_edited_files_are_kept_and_keys_are_private(root: Path) -> None:
 
     assert (etc / "agent.env").read_text() == "PERSYS_NODE_LABELS=zone=eu\n"
     assert {path.stem for path in etc.glob("*.env")} == set(PARTS)
-    assert (etc / "certs" / "persys-scheduler").stat().st_mode & 0o777 == 0o700
+    for private in (etc / "certs" / "persys-scheduler", etc / "federation"):
+        assert private.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("words", [("typo",), ("--python", "/bin/false")])

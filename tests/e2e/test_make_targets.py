@@ -18,10 +18,18 @@ PROGRAMS = (
     "persysctl",
     "persys-agent",
     "persys-ca",
+    "persys-federation",
     "persys-gateway",
     "persys-scheduler",
 )
-IMAGES = ("persys", "persys-scheduler", "persys-gateway", "persys-ca", "compute-agent")
+IMAGES = (
+    "persys",
+    "persys-scheduler",
+    "persys-gateway",
+    "persys-ca",
+    "persys-federation",
+    "compute-agent",
+)
 _SECONDS = 250
 
 

@@ -12,6 +12,7 @@ import yaml
 
 from persys.agent.settings import AgentSettings
 from persys.ca.settings import CaSettings
+from persys.cli.commands.federation_setup import DIRECTORY, STATE
 from persys.gateway.settings import GatewaySettings
 from persys.infra.settings import load
 from persys.scheduler.settings import SchedulerSettings
@@ -68,6 +69,22 @@ def test_the_agent_starts_at_boot_after_the_network_docker_and_libvirt(root: Pat
     (after,) = re.findall(r"^After=(.+)$", unit, re.M)
     assert set(after.split()) >= {"network-online.target", "docker.service", "libvirtd.service"}
     assert "\nWantedBy=multi-user.target\n" in unit
+
+
+def test_the_unit_of_a_federation_has_its_own_settings_and_state(root: Path) -> None:
+    unit = (root / "deploy" / "systemd" / "persys-federation@.service").read_text("utf-8")
+
+    assert "persys-federation" in console_scripts(root)
+    for line in (
+        "ExecStart=/opt/persys/bin/persys-federation",
+        f"EnvironmentFile={DIRECTORY}/%i.env",
+        f"ReadWritePaths=-{DIRECTORY}/%i",
+        f"StateDirectory={STATE.relative_to('/var/lib')}/%i",
+        "Type=exec",
+        "Restart=always",
+        "User=persys",
+    ):
+        assert f"\n{line}\n" in unit
 
 
 def test_only_the_agent_runs_as_root(root: Path) -> None:

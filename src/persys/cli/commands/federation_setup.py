@@ -65,7 +65,7 @@ class Place(NamedTuple):
 
     @property
     def state(self) -> Path:
-        parent = STATE if self.directory == DIRECTORY else self.directory
+        parent = STATE if self.directory == DIRECTORY else self.directory / "state"
         return parent / self.name / "state.db"
 
 
@@ -112,20 +112,19 @@ def remaining_steps(options: Namespace) -> list[str]:
             f"on the machine of persys-federation stop the process and delete {files}",
             "on the remote cluster revoke its token: persysctl token revoke ID",
         ]
-    stop = (
-        f"stop the process: systemctl disable --now persys-federation@{place.name}"
-        if _has_unit(place)
-        else "stop the process persys-federation"
+    command = (
+        f": systemctl disable --now persys-federation@{place.name}" if _has_unit(place) else ""
     )
+    stop = f"stop the process persys-federation{command}"
+    state = f"then delete its journal in {place.state.parent}"
     revoke = ""
     with suppress(OSError, IndexError):
         token_id = place.token.read_text().split("_")[1]
         revoke = f"on the remote cluster revoke its token: persysctl token revoke {token_id}"
     place.environment.unlink()
     shutil.rmtree(place.secrets, ignore_errors=True)
-    return [
-        line for line in (f"deleted {place.environment} and {place.secrets}", stop, revoke) if line
-    ]
+    deleted = f"deleted {place.environment} and {place.secrets}"
+    return [line for line in (deleted, stop, state, revoke) if line]
 
 
 def _place(options: Namespace) -> Place:
@@ -256,6 +255,8 @@ def _settings(options: Namespace, place: Place, home: Home) -> dict[str, object]
         "PERSYS_METRICS_PORT": _METRICS_PORT + number,
         "PERSYS_STATE_PATH": place.state,
     }
+    if options.remote_cluster:
+        variables["PERSYS_FEDERATION_REMOTE_CLUSTER"] = options.remote_cluster
     if options.token_file:
         variables["PERSYS_FEDERATION_TOKEN_FILE"] = place.token
     if options.remote_ca:

@@ -83,7 +83,8 @@ def remote_client(options: Namespace, token: str) -> Iterator["SchedulerClient"]
     target: str | Gateway = options.remote
     if "://" in options.remote:
         roots = Path(options.remote_ca).expanduser() if options.remote_ca else None
-        target = Gateway(options.remote, roots=roots, token=token)
+        cluster = options.remote_cluster
+        target = Gateway(options.remote, roots=roots, token=token, cluster=cluster)
     with SchedulerClient(target, timeout=timeout, token=token) as client:
         try:
             yield client

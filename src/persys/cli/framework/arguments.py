@@ -471,6 +471,14 @@ FEDERATION_ADD = (
         "file",
     ),
     Argument(
+        ("--remote-cluster",),
+        {
+            "metavar": "NAME",
+            "default": "",
+            "help": "cluster behind the gateway (default: the default cluster of the gateway)",
+        },
+    ),
+    Argument(
         ("--tier",),
         {
             "metavar": "N",
