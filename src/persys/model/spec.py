@@ -11,6 +11,8 @@ from msgspec import Struct
 from persys.model.placement import Resources
 
 LOCAL_DRIVER = "local"  # for volumes on the node's own file system
+STOP_GRACE_SECONDS = 10
+MACHINE_STOP_GRACE_SECONDS = 60  # an operating system has to shut down
 
 
 class WorkloadType(StrEnum):
@@ -230,3 +232,14 @@ def managed_volumes_of(spec: Spec) -> tuple[ManagedVolume, ...]:
             return spec.managed_volumes
         case ComposeSpec():
             return ()
+
+
+def stop_grace_seconds(spec: Spec) -> int:
+    """The grace period of a workload with stop_after. Scheduler and agent must use the same value."""
+    match spec:
+        case ContainerSpec():
+            return spec.stop_grace_seconds or STOP_GRACE_SECONDS
+        case VMSpec():
+            return spec.stop_grace_seconds or MACHINE_STOP_GRACE_SECONDS
+        case _:
+            return STOP_GRACE_SECONDS

@@ -14,26 +14,13 @@ from persys.core.placement.requirements import holds_data
 from persys.core.reconcile.assign import assign
 from persys.core.reconcile.situation import Decision, Placer, Situation, is_finished, next_status
 from persys.model.placement import Tombstone
-from persys.model.spec import ContainerSpec, Spec, VMSpec
+from persys.model.spec import stop_grace_seconds
 from persys.model.status import Status
 from persys.model.workload import Desired, Workload
 
-STOP_GRACE_SECONDS = 10
-MACHINE_STOP_GRACE_SECONDS = 60  # an operating system has to shut down
 STOPS_AT_ONCE = 16
 MARGIN = timedelta(seconds=10)
 MARGIN_SHARE = 0.05
-
-
-def stop_grace_seconds(spec: Spec) -> int:
-    """The grace period of a workload with stop_after. Scheduler and agent must use the same value."""
-    match spec:
-        case ContainerSpec():
-            return spec.stop_grace_seconds or STOP_GRACE_SECONDS
-        case VMSpec():
-            return spec.stop_grace_seconds or MACHINE_STOP_GRACE_SECONDS
-        case _:
-            return STOP_GRACE_SECONDS
 
 
 def stopped_after(workload: Workload, *, node_workload_count: int) -> timedelta:

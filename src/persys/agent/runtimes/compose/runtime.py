@@ -49,11 +49,10 @@ from persys.agent.volumes.managed import storage_failure
 from persys.core.agent.compose_status import artefact_of, log_source, to_start
 from persys.core.agent.deviations import Deviation, Shape
 from persys.core.agent.next_step import Artefact, Condition
-from persys.core.reconcile.evacuate import stop_grace_seconds
 from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.model.ids import Revision, WorkloadId
-from persys.model.spec import ContainerSpec
+from persys.model.spec import ContainerSpec, stop_grace_seconds
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Desired, Order
 

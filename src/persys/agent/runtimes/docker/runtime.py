@@ -42,10 +42,10 @@ from persys.agent.runtimes.host_paths import HostBind
 from persys.agent.volumes.managed import storage_failure
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.next_step import Artefact, Condition
-from persys.core.reconcile.evacuate import stop_grace_seconds
 from persys.errors import ConflictError
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
+from persys.model.spec import stop_grace_seconds
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Desired, Order
 

@@ -45,13 +45,13 @@ from persys.agent.runtimes.vm.storage.disk_guard import HeldDisk
 from persys.agent.runtimes.vm.storage.disks import VmDisks
 from persys.core.agent.cloud_init import is_wanted, seed
 from persys.core.agent.next_step import Artefact, Condition
-from persys.core.reconcile.evacuate import stop_grace_seconds
 from persys.errors import ConflictError
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
+from persys.model.spec import stop_grace_seconds
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Order
 
