@@ -188,6 +188,7 @@ def add_node(
     taints: Iterable[str] = (),
     tier: int = 0,
     price: float = 0.0,
+    largest: Resources | None = None,
 ) -> NodeId:
     node_index.put_node(
         NodeId(node_id),
@@ -198,6 +199,7 @@ def add_node(
         taints=frozenset(taints),
         tier=tier,
         price=price,
+        largest=largest or Resources(),
     )
     return NodeId(node_id)
 

@@ -85,6 +85,7 @@ class Capabilities(Struct, frozen=True):
     features: frozenset[str] = frozenset()
     tier: int = 0  # 0: a node of this cluster; above: a federated cluster or a cloud
     core_hour_price: float = 0.0  # per core and hour, in any currency
+    largest: Resources = Resources()  # the most on one machine behind the node; 0: no such limit
     remote: str = ""  # "<cluster id> <address>" of the remote cluster; empty: a machine
 
     @property

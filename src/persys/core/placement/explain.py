@@ -23,7 +23,15 @@ from msgspec.structs import replace as changed
 from numpy.typing import NDArray
 
 from persys.core.placement.constraints import holds, holds_for, written
-from persys.core.placement.filters import Filter, Rejection, described, exclusive, reject, repels
+from persys.core.placement.filters import (
+    Filter,
+    Rejection,
+    described,
+    exclusive,
+    oversized,
+    reject,
+    repels,
+)
 from persys.core.placement.index.node_index import Hold, NodeIndex
 from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements, TierAccess
@@ -47,7 +55,7 @@ COSTS = {
     Filter.HOST_PORT: 1.1,
     Filter.PROJECT: 1.1,
     Filter.ANTI_AFFINITY: 1.2,
-    **dict.fromkeys((Filter.TYPE, Filter.DRIVER, Filter.POOL, Filter.FEATURE), 8.0),
+    **dict.fromkeys((Filter.TYPE, Filter.DRIVER, Filter.POOL, Filter.FEATURE, Filter.SIZE), 8.0),
 }
 FREEING = 1.0  # plus the missing share of the requirement
 ANOTHER_NODE = COSTS[Filter.TYPE]
@@ -124,6 +132,8 @@ def _without(
             return _relax(slot, needs)
         case Filter.TIER:
             return _offload(needs)
+        case Filter.SIZE:
+            return _larger_machine(slot, needs)
         case Filter.ANTI_AFFINITY:
             return _part(slot, needs, holders)
         case Filter.HOST_PORT | Filter.PROJECT:
@@ -187,6 +197,21 @@ def _free(slot: NodeSlot, needs: Requirements, kind: Filter, missing: int) -> _S
         return _Step(needs, ANOTHER_NODE, another_node_with=(amount,))
     change = f"free {missing}{UNITS[kind]} {kind} on {slot.node_id}"
     return _Step(needs, FREEING + missing / max(1, need), change)
+
+
+def _larger_machine(slot: NodeSlot, needs: Requirements) -> _Step:
+    need, most = needs.resources, slot.largest or Resources()
+    slot.largest = None
+    amounts = tuple(
+        f"{wanted}{UNITS[kind]} {kind} on one machine"
+        for kind, wanted, has in (
+            (Filter.CPU, need.cpu_millicores, most.cpu_millicores),
+            (Filter.MEMORY, need.memory_mb, most.memory_mb),
+            (Filter.DISK, need.disk_gb, most.disk_gb),
+        )
+        if has and wanted > has
+    )
+    return _Step(needs, ANOTHER_NODE, another_node_with=amounts)
 
 
 def _free_pool(slot: NodeSlot, needs: Requirements, short: Rejection) -> _Step:
@@ -354,6 +379,9 @@ class _FilterPass:
 
     def _refuse_short(self) -> None:
         need, arrays = self.needs.resources, self.node_index.arrays
+        for slot in self.node_index.limited.values():
+            if slot.largest is not None and oversized(slot.largest, need):
+                self._refuse(self._mask_of((slot,)), COSTS[Filter.SIZE])
         for wanted, free in (
             (need.cpu_millicores, arrays.cpu),
             (need.memory_mb, arrays.memory),

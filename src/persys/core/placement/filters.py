@@ -4,13 +4,13 @@
 rejected for the same reason, so that they can be counted together.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from persys.core.placement.constraints import holds, written
 from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements
-from persys.model.placement import HostPort, Rules
+from persys.model.placement import HostPort, Resources, Rules
 
 TOLERATES_ALL = "*"
 
@@ -27,6 +27,7 @@ class Filter(StrEnum):
     ANTI_AFFINITY = "anti-affinity"
     HOST_PORT = "host port"
     PROJECT = "project name"
+    SIZE = "size"
     CPU = "cpu"
     MEMORY = "memory"
     DISK = "disk"
@@ -50,7 +51,12 @@ def reject(slot: NodeSlot, needs: Requirements) -> Rejection | None:
 
 
 def reject_resident(slot: NodeSlot, needs: Requirements) -> Rejection | None:
-    """Why it cannot stay on its node. Cordons and taints do not evict, so they are not checked."""
+    """Why it cannot stay on its node. Cordons and taints do not evict, so they are not checked.
+
+    Nor is the largest machine: the workload has its place on one already.
+    """
+    if slot.largest is not None:
+        slot = replace(slot, largest=None)
     return _lacking(slot, needs) or _unmet(slot, needs) or crowded(slot, needs)
 
 
@@ -73,6 +79,8 @@ def crowded(slot: NodeSlot, needs: Requirements) -> Rejection | None:
     if needs.host_ports and (taken := needs.host_ports & slot.ports.keys()):
         return Rejection(exclusive(min(taken)), f"with {min(taken)} taken")
     need, free = needs.resources, slot.free
+    if slot.largest is not None and (larger := oversized(slot.largest, need)):
+        return larger
     if need.cpu_millicores > free.cpu_millicores:
         return Rejection(Filter.CPU, "short of cpu", need.cpu_millicores - free.cpu_millicores)
     if need.memory_mb > free.memory_mb:
@@ -82,6 +90,19 @@ def crowded(slot: NodeSlot, needs: Requirements) -> Rejection | None:
     if slot.pools is not None and (short := slot.pools.short_of(need.disk_gb, needs.pools)):
         detail = f"short of disk in pool {short.pool}"
         return Rejection(Filter.DISK, detail, short.missing_gb, short.pool, short.needed_gb)
+    return None
+
+
+def oversized(largest: Resources, need: Resources) -> Rejection | None:
+    """Whether no single machine behind the node is large enough. An amount of 0 is not limited."""
+    for wanted, most, unit in (
+        (need.cpu_millicores, largest.cpu_millicores, "m cpu"),
+        (need.memory_mb, largest.memory_mb, " MB memory"),
+        (need.disk_gb, largest.disk_gb, " GB disk"),
+    ):
+        if most and wanted > most:
+            detail = f"whose largest machine has {most}{unit} free"
+            return Rejection(Filter.SIZE, f"{detail} (needs {wanted}{unit})")
     return None
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persys.core.placement.constraints import holds_for
-from persys.core.placement.filters import crowded, repels
+from persys.core.placement.filters import crowded, oversized, repels
 from persys.core.placement.index.arrays import Eligible, LabelEncoding
 from persys.core.placement.index.group_counts import Tally
 from persys.core.placement.index.node_index import NodeIndex
@@ -70,6 +70,9 @@ def fitting(needs: Requirements, node_index: NodeIndex) -> NDArray[np.bool_]:
     for slot in node_index.pooled.values():
         assert slot.pools is not None
         if slot.pools.short_of(needs.resources.disk_gb, needs.pools):
+            fits[slot.position] = False
+    for slot in node_index.limited.values():
+        if slot.largest is not None and oversized(slot.largest, needs.resources):
             fits[slot.position] = False
     return fits
 

@@ -207,6 +207,7 @@ class ClusterState:
             silent=silent & traits,
             tier=node.capabilities.tier,
             price=node.capabilities.core_hour_price,
+            largest=node.capabilities.largest,
         )
 
     def set_unreachable(self, node_id: NodeId, problem: str) -> None:

@@ -100,7 +100,22 @@ def capabilities(message: control_pb2.NodeCapabilities, features: Iterable[str])
         features=frozenset(features),
         tier=checks.number(message.tier, f"{where}.tier", most=checks.TIER_MAX),
         core_hour_price=_price(message.core_hour_price, f"{where}.core_hour_price"),
+        largest=_largest(message, where),
         remote=message.remote,
+    )
+
+
+def _largest(message: control_pb2.NodeCapabilities, where: str) -> Resources:
+    return Resources(
+        checks.number(
+            message.largest_cpu_millicores,
+            f"{where}.largest_cpu_millicores",
+            most=checks.CPU_MILLICORES_MAX,
+        ),
+        checks.number(
+            message.largest_memory_mb, f"{where}.largest_memory_mb", most=checks.MEMORY_MB_MAX
+        ),
+        checks.number(message.largest_disk_gb, f"{where}.largest_disk_gb", most=checks.DISK_GB_MAX),
     )
 
 
@@ -141,6 +156,9 @@ def capabilities_message(has: Capabilities) -> control_pb2.NodeCapabilities:
         reserved_memory_mb=has.reserved.memory_mb,
         tier=has.tier,
         core_hour_price=has.core_hour_price,
+        largest_cpu_millicores=has.largest.cpu_millicores,
+        largest_memory_mb=has.largest.memory_mb,
+        largest_disk_gb=has.largest.disk_gb,
         remote=has.remote,
     )
 

@@ -141,9 +141,12 @@ BYTES: dict[str, int] = {
 NUMBERS: dict[str, tuple[int, int]] = {
     **_all(EXACT, "epoch known_epoch"),
     **_all((0, checks.CPU_MILLICORES_MAX), "cpu_millicores cpu_total_millicores"),
-    "reserved_cpu_millicores": (0, checks.CPU_MILLICORES_MAX),
-    **_all((0, checks.MEMORY_MB_MAX), "memory_mb memory_total_mb reserved_memory_mb"),
-    **_all((0, checks.DISK_GB_MAX), "disk_gb size_gb total_gb"),
+    **_all((0, checks.CPU_MILLICORES_MAX), "reserved_cpu_millicores largest_cpu_millicores"),
+    **_all(
+        (0, checks.MEMORY_MB_MAX),
+        "memory_mb memory_total_mb reserved_memory_mb largest_memory_mb",
+    ),
+    **_all((0, checks.DISK_GB_MAX), "disk_gb size_gb total_gb largest_disk_gb"),
     "cpu_shares": (0, checks.CPU_SHARES_MAX),
     "pids_max": (0, checks.PIDS_MAX),
     "ResourceLimits.memory_bytes": (0, checks.MEMORY_BYTES_MAX),

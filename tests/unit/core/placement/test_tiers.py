@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from builders import add_node, needs
+from persys.core.placement.capacity import capacity_of
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import Filter
 from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.placer import placer_over
 from persys.core.placement.requirements import HOME_ONLY, Requirements, TierAccess
 from persys.core.placement.select import SCANNED_MOST, Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
@@ -129,3 +131,45 @@ def test_explain_names_the_missing_consent(node_index: NodeIndex) -> None:
     assert found.fit_count == 0
     assert found.counts[Filter.TIER, "in tier 1 (offload is never)"] == 2
     assert "set offload: when-full" in found.changes()
+
+
+@pytest.mark.parametrize("tier", [0, 1])
+@pytest.mark.parametrize("count", [FEW, MANY], ids=["few", "many"])
+def test_a_workload_must_fit_on_one_machine_behind_the_node(tier: int, count: int) -> None:
+    node_index = NodeIndex()
+    for number in range(count):
+        add_node(node_index, f"n{number:02}", cpu=100)
+    add_node(node_index, "far", cpu=64000, tier=tier, largest=Resources(8000))
+
+    assert chosen(node_index, MAY, cpu=8000) == "far"
+    nowhere = place(wants(MAY, cpu=9000), node_index)
+    assert isinstance(nowhere, Unplaceable)
+    assert nowhere.rejections[NodeId("far")].filter is Filter.SIZE
+    assert "1 node whose largest machine has 8000m cpu free (needs 9000m cpu)" in nowhere.explain()
+
+
+def test_explain_and_capacity_name_the_largest_machine() -> None:
+    node_index = NodeIndex()
+    add_node(node_index, "n1", cpu=100)
+    add_node(node_index, "far", cpu=64000, tier=1, largest=Resources(8000, 4096))
+
+    found = explain(wants(MAY, cpu=9000), node_index, limit=2)
+    capacity = capacity_of(node_index.slots[NodeId("far")], wants(MAY, cpu=9000))
+
+    assert found.fit_count == 0
+    assert "a node with 9000m cpu on one machine" in found.changes()
+    assert (capacity.fits, capacity.limited_by.split(" (")[0]) == (
+        0,
+        "whose largest machine has 8000m cpu free",
+    )
+
+
+def test_a_workload_on_a_machine_behind_the_node_keeps_its_place() -> None:
+    """The largest free machine is smaller because the workload itself runs on it."""
+    node_index = NodeIndex()
+    add_node(node_index, "far", cpu=8000, tier=1, largest=Resources(2000))
+    node_index.hold(WorkloadId("web"), NodeId("far"), Resources(6000), frozenset())
+
+    fits_on = placer_over(node_index).fits_on
+    assert fits_on(WorkloadId("web"), NodeId("far"), wants(MAY, cpu=6000)) is None
+    assert fits_on(WorkloadId("other"), NodeId("far"), wants(MAY, cpu=6000)) is not None

@@ -21,6 +21,7 @@ from persys.core.placement.index.ranking import RankingCache
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment, Draws, HostPort, Resources, Strategy
 
+UNLIMITED = Resources()  # as the largest machine: a node is one machine
 LABELS_MAX = 64
 SIZE_AT_FIRST = 64
 
@@ -78,6 +79,7 @@ class NodeIndex:
         self.port_holders: dict[HostPort, dict[NodeId, NodeSlot]] = {}
         self.pooled: dict[NodeId, NodeSlot] = {}  # nodes with several pools
         self.beyond: dict[NodeId, NodeSlot] = {}  # nodes of tiers above 0
+        self.limited: dict[NodeId, NodeSlot] = {}  # nodes with several machines behind them
         self.eligible: dict[
             Hashable, Eligible
         ] = {}  # cache of `vector_search`, until a node changes
@@ -103,6 +105,7 @@ class NodeIndex:
         silent: frozenset[str] = frozenset(),
         tier: int = 0,
         price: float = 0.0,
+        largest: Resources = UNLIMITED,
     ) -> None:
         """Add or update a node. Its reservations stay."""
         slot = self.slots.get(node_id)
@@ -120,11 +123,7 @@ class NodeIndex:
             self.groups.relabel(slot, labels or {})
         self._put_pools(slot, accounts)
         slot.taints, slot.silent = taints, silent
-        slot.tier, slot.price = tier, price
-        if tier:
-            self.beyond[node_id] = slot
-        else:
-            self.beyond.pop(node_id, None)
+        self._put_tier(slot, tier, price, largest)
         (self.tainted.add if taints else self.tainted.discard)(node_id)
         for hold in () if slot.count else self._holds.get(node_id, {}).values():
             self._count(slot, hold, sign=1)
@@ -139,6 +138,7 @@ class NodeIndex:
         self.tainted.discard(node_id)
         self.pooled.pop(node_id, None)
         self.beyond.pop(node_id, None)
+        self.limited.pop(node_id, None)
         for hold in self._holds.get(node_id, {}).values():
             self._count(slot, hold, sign=-1)
         self._by_position[slot.position] = None
@@ -231,6 +231,7 @@ class NodeIndex:
         twin.traits, twin.taints = self.traits.copy(), self.taints.copy()
         twin.tainted = self.tainted.copy()
         twin.beyond = {node_id: twin.slots[node_id] for node_id in self.beyond}
+        twin.limited = {node_id: twin.slots[node_id] for node_id in self.limited}
         twin.pooled = {node_id: twin.slots[node_id] for node_id in self.pooled}
         twin.port_holders = {
             port: {node_id: twin.slots[node_id] for node_id in held}
@@ -277,6 +278,15 @@ class NodeIndex:
         self.pooled[slot.node_id] = slot
         for hold in self._holds.get(slot.node_id, {}).values() if slot.count else ():
             slot.pools.take(hold.resources.disk_gb, hold.pools)
+
+    def _put_tier(self, slot: NodeSlot, tier: int, price: float, largest: Resources) -> None:
+        slot.tier, slot.price = tier, price
+        slot.largest = largest if largest != UNLIMITED else None
+        for listed, is_in in ((self.beyond, bool(tier)), (self.limited, largest != UNLIMITED)):
+            if is_in:
+                listed[slot.node_id] = slot
+            else:
+                listed.pop(slot.node_id, None)
 
     def _rank(self, slot: NodeSlot) -> None:
         slot.rank = (utilisation(slot), slot.count, slot.node_id)

@@ -115,6 +115,7 @@ class NodeSlot:
     )  # traits that it has, and whose runtime does not respond now
     tier: int = 0
     price: float = 0.0
+    largest: Resources | None = None  # the most on one machine behind the node, where it is limited
 
     @property
     def is_ranked(self) -> bool:
@@ -140,6 +141,7 @@ class NodeSlot:
             self.silent,
             self.tier,
             self.price,
+            self.largest,
         )
 
 

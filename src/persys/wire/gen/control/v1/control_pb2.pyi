@@ -82,7 +82,7 @@ class RegisterNodeRequest(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., capabilities: _Optional[_Union[NodeCapabilities, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., agent_version: _Optional[str] = ..., grpc_endpoint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ..., cluster_uid: _Optional[str] = ..., workload_count: _Optional[int] = ..., instance_id: _Optional[str] = ..., session_id: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
 
 class NodeCapabilities(_message.Message):
-    __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb", "tier", "core_hour_price", "remote")
+    __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb", "tier", "core_hour_price", "largest_cpu_millicores", "largest_memory_mb", "largest_disk_gb", "remote")
     CPU_TOTAL_MILLICORES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_TOTAL_MB_FIELD_NUMBER: _ClassVar[int]
     STORAGE_POOLS_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +92,9 @@ class NodeCapabilities(_message.Message):
     RESERVED_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
     CORE_HOUR_PRICE_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_DISK_GB_FIELD_NUMBER: _ClassVar[int]
     REMOTE_FIELD_NUMBER: _ClassVar[int]
     cpu_total_millicores: int
     memory_total_mb: int
@@ -102,8 +105,11 @@ class NodeCapabilities(_message.Message):
     reserved_memory_mb: int
     tier: int
     core_hour_price: float
+    largest_cpu_millicores: int
+    largest_memory_mb: int
+    largest_disk_gb: int
     remote: str
-    def __init__(self, cpu_total_millicores: _Optional[int] = ..., memory_total_mb: _Optional[int] = ..., storage_pools: _Optional[_Iterable[_Union[StoragePool, _Mapping]]] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., supported_storage_drivers: _Optional[_Iterable[str]] = ..., reserved_cpu_millicores: _Optional[int] = ..., reserved_memory_mb: _Optional[int] = ..., tier: _Optional[int] = ..., core_hour_price: _Optional[float] = ..., remote: _Optional[str] = ...) -> None: ...
+    def __init__(self, cpu_total_millicores: _Optional[int] = ..., memory_total_mb: _Optional[int] = ..., storage_pools: _Optional[_Iterable[_Union[StoragePool, _Mapping]]] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., supported_storage_drivers: _Optional[_Iterable[str]] = ..., reserved_cpu_millicores: _Optional[int] = ..., reserved_memory_mb: _Optional[int] = ..., tier: _Optional[int] = ..., core_hour_price: _Optional[float] = ..., largest_cpu_millicores: _Optional[int] = ..., largest_memory_mb: _Optional[int] = ..., largest_disk_gb: _Optional[int] = ..., remote: _Optional[str] = ...) -> None: ...
 
 class StoragePool(_message.Message):
     __slots__ = ("name", "type", "total_gb", "shares_with", "for_disks")
