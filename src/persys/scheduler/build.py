@@ -179,6 +179,7 @@ def build_reconcile(base: Base, commit: CommitParts) -> ReconcileParts:
         policy=policy_of(settings),
         node_lease=settings.node_lease,
         node_grace=settings.node_unavailable_grace.total_seconds(),
+        offload_after=settings.offload_after,
         random=base.random,
         metrics=base.metrics,
         supervisor=base.supervisor,

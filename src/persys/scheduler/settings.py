@@ -149,6 +149,11 @@ class SchedulerSettings(TlsSettings, TraceSettings):
         "SCHEDULER_PLACEMENT_STRATEGY",
         help="spread (emptiest node first) or binpack (fullest node that fits)",
     )
+    offload_after: timedelta = setting(
+        timedelta(seconds=30),
+        "PERSYS_OFFLOAD_AFTER",
+        help="time that a workload with `offload: when-full` waits for capacity in tier 0",
+    )
     drift_detect_interval: timedelta = setting(
         timedelta(seconds=30),
         "SCHEDULER_DRIFT_DETECT_INTERVAL",

@@ -45,7 +45,7 @@ from persys.core.placement.score import (
 )
 from persys.core.placement.search import eligible
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Offload, Resources, Strategy
+from persys.model.placement import Resources, Strategy
 
 # The effort of each change for an operator. Only the order matters.
 COSTS = {
@@ -57,6 +57,7 @@ COSTS = {
     Filter.ANTI_AFFINITY: 1.2,
     **dict.fromkeys((Filter.TYPE, Filter.DRIVER, Filter.POOL, Filter.FEATURE, Filter.SIZE), 8.0),
 }
+WAITING = 0.1  # until higher tiers are open to it
 FREEING = 1.0  # plus the missing share of the requirement
 ANOTHER_NODE = COSTS[Filter.TYPE]
 _OPENING = {"cordoned": 0.3, "draining": 0.8}
@@ -154,11 +155,9 @@ def _open(slot: NodeSlot, needs: Requirements) -> _Step:
 def _offload(needs: Requirements) -> _Step:
     """All consents at once: whether it has data is not known here."""
     allowed = replace(needs, tiers=TierAccess(offload=True))
-    if needs.rules.offload is Offload.NEVER:
-        return _Step(allowed, COSTS[Filter.TIER], "set offload: when-full")
-    if needs.tiers.waits:
-        return _Step(allowed, 0.1, "wait: it is offloaded soon")
-    return _Step(allowed, COSTS[Filter.TIER], "set offload_data: true")
+    if not needs.tiers.change:
+        return _Step(allowed, ANOTHER_NODE, another_node_with=("capacity in tier 0",))
+    return _Step(allowed, WAITING if needs.tiers.waits else COSTS[Filter.TIER], needs.tiers.change)
 
 
 def _relax(slot: NodeSlot, needs: Requirements) -> _Step:

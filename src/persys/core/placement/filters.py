@@ -57,14 +57,16 @@ def reject_resident(slot: NodeSlot, needs: Requirements) -> Rejection | None:
     """
     if slot.largest is not None:
         slot = replace(slot, largest=None)
-    return _lacking(slot, needs) or _unmet(slot, needs) or crowded(slot, needs)
+    return (
+        _tier(slot, needs) or _lacking(slot, needs) or _unmet(slot, needs) or crowded(slot, needs)
+    )
 
 
 def unfit(slot: NodeSlot, needs: Requirements) -> Rejection | None:
     if slot.closed:
         return Rejection(Filter.CLOSED, slot.closed)
-    if slot.tier and not needs.tiers.offload:
-        return Rejection(Filter.TIER, f"in tier {slot.tier} ({needs.tiers.why_not})")
+    if slot.tier and (closed_tier := _tier(slot, needs)):
+        return closed_tier
     if lacking := _lacking(slot, needs):
         return lacking
     if slot.taints and (repelling := repels(slot.taints, needs.rules)):
@@ -141,6 +143,12 @@ def _lacking(slot: NodeSlot, needs: Requirements) -> Rejection | None:
             )
             return Rejection(kind, lacks or f"without {described(min(mine))}")
     return Rejection(Filter.FEATURE, f"without {described(min(lacking))}")
+
+
+def _tier(slot: NodeSlot, needs: Requirements) -> Rejection | None:
+    if not slot.tier or needs.tiers.offload:
+        return None
+    return Rejection(Filter.TIER, f"in tier {slot.tier} ({needs.tiers.why_not})")
 
 
 def _named(trait: str) -> str:

@@ -37,6 +37,7 @@ class TierAccess:
     offload: bool = False
     preferred: bool = False  # before tier 0
     why_not: str = "offload is never"
+    change: str = "set offload: when-full"  # what would allow it; empty: nothing
     waits: bool = False  # it may use them after it has waited longer
 
 

@@ -1,7 +1,7 @@
 """Decides when a workload may use nodes of tiers above 0, such as federated clusters.
 
 Nothing leaves tier 0 unless its rules allow it, and a workload with data needs a second consent. With
-`when-full` it first waits for capacity in tier 0.
+`when-full` it first waits for capacity in tier 0. A workload of another cluster is never offloaded again.
 """
 
 from datetime import datetime
@@ -16,10 +16,17 @@ from persys.core.placement.requirements import (
 from persys.core.reconcile.situation import Situation
 from persys.model.placement import Offload
 from persys.model.status import Status
+from persys.model.workload import Workload
 
-_DATA = TierAccess(why_not="it has data, and offload_data is not set")
+HOME_CLUSTER = "persys.home_cluster"  # metadata of a workload that another cluster runs here
+
+_LOOP = TierAccess(why_not="it was offloaded to this cluster by another", change="")
+_DATA = TierAccess(
+    why_not="it has data, and offload_data is not set", change="set offload_data: true"
+)
 _ALWAYS = TierAccess(offload=True)
 _PREFERRED = TierAccess(offload=True, preferred=True)
+_WAITING = (Status.PENDING, Status.UNKNOWN)
 
 
 def placement_needs(situation: Situation, now: datetime) -> Requirements:
@@ -27,28 +34,48 @@ def placement_needs(situation: Situation, now: datetime) -> Requirements:
     return requirements_of(situation.workload, tier_access(situation, now))
 
 
+def needs_on_any_tier(workload: Workload) -> Requirements:
+    """The requirements of the workload, with the tiers that its rules allow after the waiting time."""
+    return requirements_of(workload, _allowed(workload))
+
+
 def tier_access(situation: Situation, now: datetime) -> TierAccess:
-    rules = situation.workload.rules
-    if rules.offload is Offload.NEVER:
-        return HOME_ONLY
-    if holds_data(situation.workload) and not rules.offload_data:
-        return _DATA
-    if rules.offload is Offload.PREFER:
-        return _PREFERRED
+    allowed = _allowed(situation.workload)
     opens_at = offload_at(situation, now)
     if opens_at is None or now >= opens_at:
-        return _ALWAYS
+        return allowed
     seconds = situation.offload_after.total_seconds()
-    return TierAccess(why_not=f"offload is when-full, after {seconds:g} s of waiting", waits=True)
+    return TierAccess(
+        why_not=f"offload is when-full, after {seconds:g} s of waiting",
+        change="wait: it is offloaded soon",
+        waits=True,
+    )
 
 
 def offload_at(situation: Situation, now: datetime) -> datetime | None:
     """When a waiting workload may use higher tiers. None: this does not depend on time."""
-    rules, status = situation.workload.rules, situation.workload_status
-    if rules.offload is not Offload.WHEN_FULL:
+    workload = situation.workload
+    if workload.rules.offload is not Offload.WHEN_FULL or not _allowed(workload).offload:
         return None
-    if holds_data(situation.workload) and not rules.offload_data:
-        return None
-    waits = status is not None and status.status is Status.PENDING
-    since = status.changed_at if waits and status is not None else now
-    return since + situation.offload_after
+    # A time in the future comes from a leader with a wrong clock.
+    return min(waits_since(situation) or now, now) + situation.offload_after
+
+
+def waits_since(situation: Situation) -> datetime | None:
+    """Since when it waits for capacity. None: it does not."""
+    if situation.draining_since is not None:
+        return situation.draining_since
+    status = situation.workload_status
+    return status.changed_at if status is not None and status.status in _WAITING else None
+
+
+def _allowed(workload: Workload) -> TierAccess:
+    """The tiers that the rules allow, without the waiting time."""
+    rules = workload.rules
+    if HOME_CLUSTER in workload.metadata:
+        return _LOOP
+    if rules.offload is Offload.NEVER:
+        return HOME_ONLY
+    if holds_data(workload) and not rules.offload_data:
+        return _DATA
+    return _PREFERRED if rules.offload is Offload.PREFER else _ALWAYS

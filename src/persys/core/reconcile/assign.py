@@ -5,9 +5,9 @@ from datetime import datetime
 
 from persys.core.agent.admission import NODE_FULL
 from persys.core.nodes import Phase
-from persys.core.placement.requirements import Requirements, holds_data, requirements_of
+from persys.core.placement.requirements import Requirements, holds_data
 from persys.core.placement.select import Placed, Unplaceable
-from persys.core.placement.tiers import offload_at, placement_needs
+from persys.core.placement.tiers import needs_on_any_tier, placement_needs
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import (
     RUNTIME_NOT_AVAILABLE,
@@ -66,7 +66,7 @@ def _assign_beside_copies(situation: Situation, placer: Placer, now: datetime) -
         return wait(situation, _old_copies(being_removed), now)
     if len(orphaned) == 1:
         (node_id,) = orphaned
-        needs = requirements_of(situation.workload)
+        needs = needs_on_any_tier(situation.workload)
         rejection = placer.fits_on(situation.workload.id, node_id, needs)
         if rejection is None:
             return bind(situation, node_id, needs, "the node has a copy of it already", now)
@@ -128,11 +128,8 @@ def wait(situation: Situation, why: str, now: datetime) -> Decision:
         failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, why),
     )
     stopping = (copy.stops_at for copy in situation.copies if copy.stops_at and copy.may_run)
-    opens_at = offload_at(situation, now)
-    offloading = [opens_at] if opens_at is not None and opens_at > now else []
     retry_at = min(
-        [*(rejected.until for rejected in situation.rejected_nodes), *stopping, *offloading],
-        default=None,
+        [*(rejected.until for rejected in situation.rejected_nodes), *stopping], default=None
     )
     return Decision(
         None, workload_status, situation.retry, waits_for_capacity=True, wake_at=retry_at
@@ -229,6 +226,7 @@ def resize(
     assert assignment is not None
     if situation.phase is not Phase.ALIVE:
         return assignment
+    needs = replace(needs, tiers=needs_on_any_tier(situation.workload).tiers)
     rejection = placer.fits_on(assignment.workload_id, assignment.node_id, needs)
     if rejection is None:
         return _resized(assignment, needs)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from persys.core.nodes import Phase
+from persys.core.placement.tiers import offload_at, waits_since
 from persys.core.reconcile.assign import (
     after_refusal,
     assign,
@@ -33,6 +34,7 @@ from persys.core.reconcile.retry import within_policy
 from persys.core.reconcile.rules import Case, Rule, first_match
 from persys.core.reconcile.situation import Decision, Placer, Policy, Situation, is_finished
 from persys.core.recovery.rollback import explained, renewed
+from persys.model.placement import Offload
 from persys.model.workload import Desired
 
 
@@ -43,7 +45,19 @@ def decide(
         rules, seen = DELETE_RULES, situation
     else:
         rules, seen = RULES, _with_current_retry(situation, policy, now)
-    return first_match(rules, Case(seen, placer, policy, now, roll, as_stored=situation))
+    decision = first_match(rules, Case(seen, placer, policy, now, roll, as_stored=situation))
+    if decision.waits_for_capacity and situation.workload.rules.offload is Offload.WHEN_FULL:
+        return _woken_to_offload(decision, situation, now)
+    return decision
+
+
+def _woken_to_offload(decision: Decision, situation: Situation, now: datetime) -> Decision:
+    """It waits for capacity: decide again when higher tiers are open to it."""
+    waiting = replace(situation, workload_status=decision.workload_status)
+    opens_at = offload_at(waiting, now)
+    if opens_at is None or opens_at <= now or waits_since(waiting) is None:
+        return decision
+    return replace(decision, wake_at=min(decision.wake_at or opens_at, opens_at))
 
 
 def _with_current_retry(situation: Situation, policy: Policy, now: datetime) -> Situation:

@@ -85,6 +85,7 @@ class Situation:
     rejected_nodes: tuple[RejectedNode, ...] = ()  # excluded from placement
     next_epoch: int = 0  # of the cluster's counter, for a new assignment
     offload_after: timedelta = timedelta(seconds=30)  # waiting before higher tiers may be used
+    draining_since: datetime | None = None  # the start of the drain of the assigned node
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from persys.core.nodes import Phase
-from persys.core.placement.requirements import holds_data, requirements_of
+from persys.core.placement.requirements import holds_data
+from persys.core.placement.tiers import needs_on_any_tier
 from persys.core.reconcile.assign import bind, wait
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import (
@@ -103,7 +104,7 @@ def _newest_copy(situation: Situation, *, above: int) -> Copy | None:
 
 def _follow(situation: Situation, copy: Copy, placer: Placer, now: datetime) -> Decision | None:
     """Assign it to the node of its newest copy. Without data it stays on the record's node if that fails."""
-    bound, needs = situation.assignment, requirements_of(situation.workload)
+    bound, needs = situation.assignment, needs_on_any_tier(situation.workload)
     assert bound is not None
     rejection = placer.fits_on(situation.workload.id, copy.node_id, needs)
     if rejection is None:

@@ -6,8 +6,8 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import TypeVar
 
-from persys.core.placement.requirements import requirements_of
 from persys.core.placement.select import Placed, Unplaceable, place
+from persys.core.placement.tiers import needs_on_any_tier
 from persys.core.reconcile.evacuate import stays_because
 from persys.core.reconcile.situation import is_about, satisfies
 from persys.errors import InvalidError, NotFoundError
@@ -196,7 +196,7 @@ class Queries:
         elif because := stays_because(workload):
             block.reason, block.stays = because, True
         else:
-            match place(requirements_of(workload), self._cluster.node_index):
+            match place(needs_on_any_tier(workload), self._cluster.node_index):
                 case Placed(node_id=elsewhere):
                     block.reason = f"is about to move to {elsewhere}"
                 case Unplaceable() as nowhere:

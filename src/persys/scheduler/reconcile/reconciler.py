@@ -19,7 +19,7 @@ from persys.core.epochs import KEY_BITS
 from persys.core.intent.apply import Accepted, Unchanged
 from persys.core.placement.pending_queue import pending_entry
 from persys.core.placement.placer import BEING_REMOVED, TURNED_AWAY, excluding_nodes, placer_over
-from persys.core.placement.requirements import requirements_of
+from persys.core.placement.tiers import needs_on_any_tier
 from persys.core.reconcile.assign import refused_as_full, refused_by_runtime
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import Apply, Effect, Remove
@@ -111,6 +111,7 @@ class Reconciler:
         policy: Policy,
         node_lease: timedelta,
         node_grace: float,
+        offload_after: timedelta,
         random: Random,
         metrics: Metrics,
         supervisor: Supervisor,
@@ -135,7 +136,11 @@ class Reconciler:
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
         self._placer = placer_over(cluster.node_index)
         self._situations = SituationBuilder(
-            cluster, clock, node_lease=node_lease, node_grace=node_grace
+            cluster,
+            clock,
+            node_lease=node_lease,
+            node_grace=node_grace,
+            offload_after=offload_after,
         )
         self._owned = OwnedWork(supervisor, limit=OWNED_MAX, stopped=not_leading)
         self.steps = 0
@@ -219,7 +224,7 @@ class Reconciler:
 
     def refusal(self, workload: Workload, node_id: NodeId) -> str:
         """Why the workload does not fit on the node now; empty if it does."""
-        rejection = self._placer.fits_on(workload.id, node_id, requirements_of(workload))
+        rejection = self._placer.fits_on(workload.id, node_id, needs_on_any_tier(workload))
         return rejection.detail if rejection is not None else ""
 
     async def _submit(

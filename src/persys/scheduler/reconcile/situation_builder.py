@@ -8,21 +8,30 @@ from persys.core.reconcile.situation import Copy, Situation
 from persys.infra.clock import Clock
 from persys.model import feature
 from persys.model.node import NodeStatus
-from persys.model.placement import Assignment, Tombstone
+from persys.model.placement import Assignment, Offload, Tombstone
 from persys.model.workload import Workload
 from persys.scheduler.state.cluster import ClusterState, NodeState, WorkloadState
 
 
 class SituationBuilder:
     def __init__(
-        self, cluster: ClusterState, clock: Clock, *, node_lease: timedelta, node_grace: float
+        self,
+        cluster: ClusterState,
+        clock: Clock,
+        *,
+        node_lease: timedelta,
+        node_grace: float,
+        offload_after: timedelta,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._lease = node_lease
         self._node_grace = node_grace
+        self._offload_after = offload_after
 
     def complete_situation(self, situation: Situation) -> Situation:
+        if situation.workload.rules.offload is Offload.WHEN_FULL:
+            situation = replace(situation, offload_after=self._offload_after)
         return self._with_copies(self._with_node(situation))
 
     def _with_node(self, situation: Situation) -> Situation:
@@ -43,6 +52,7 @@ class SituationBuilder:
             phase=phase,
             reports=feature.PUSHES_STATUS in member.node.capabilities.features,
             draining=member.node.drain is not None,
+            draining_since=member.node.drain.started_at if member.node.drain else None,
             confirmed_dead=member.node.confirmed_dead,
             supports_stop_after=feature.STOP_AFTER in member.node.capabilities.features,
             silent=self._without_heartbeat_for(member),

@@ -30,7 +30,13 @@ def the_old_copy(status: NodeStatus | None, *, confirmed_dead: bool = False) -> 
         )
         cluster.put_node(node, lease_until=0.0)
     cluster.put_tombstone(Tombstone(an_assignment("n1"), NOON, stops_at=NOON))
-    situating = SituationBuilder(cluster, SystemClock(), node_lease=timedelta(30), node_grace=5.0)
+    situating = SituationBuilder(
+        cluster,
+        SystemClock(),
+        node_lease=timedelta(30),
+        node_grace=5.0,
+        offload_after=timedelta(seconds=30),
+    )
     (copy,) = situating.complete_situation(a_situation()).copies
     return copy
 

@@ -5,13 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from builders import NOON, a_situation, a_workload, add_node, rooms_of
+from builders import NOON, a_situation, a_workload, add_node, an_assignment, rooms_of
+from persys.core.nodes import Phase
+from persys.core.placement.explain import explain
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.pending_queue import PendingQueue, pending_entry
-from persys.core.placement.tiers import tier_access
+from persys.core.placement.placer import placer_over
+from persys.core.placement.tiers import placement_needs, tier_access
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.situation import Decision, Policy, Situation
-from persys.model.ids import NodeId, WorkloadId
+from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Offload, Resources, Rules
 from persys.model.spec import ContainerSpec, VolumeMount
 from persys.model.status import Status, WorkloadStatus
@@ -133,3 +136,93 @@ def test_the_wait_is_a_setting_of_the_cluster() -> None:
     )
 
     assert tier_access(situation, NOON).offload
+
+
+def test_a_workload_of_another_cluster_is_not_offloaded_again(node_index: NodeIndex) -> None:
+    workload = a_workload(
+        rules=Rules(offload=Offload.PREFER), metadata={"persys.home_cluster": "north"}
+    )
+    situation = a_situation(workload)
+
+    decision = decided(situation, node_index)
+    found = explain(placement_needs(situation, NOON), node_index, limit=2)
+
+    assert node_of(decision) == ""
+    assert decision.workload_status is not None
+    assert "it was offloaded to this cluster by another" in decision.workload_status.message
+    assert "a node with capacity in tier 0" in found.changes()
+
+
+def test_capacity_in_tier_0_is_used_before_the_waiting_time_is_over(node_index: NodeIndex) -> None:
+    situation = waiting(Rules(offload=Offload.WHEN_FULL), seconds=29)
+    node_index.give_back(WorkloadId("other"), NodeId("n1"))
+
+    assert node_of(decided(situation, node_index)) == "n1"
+
+
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_a_workload_on_a_lost_node_is_offloaded_after_the_waiting_time(
+    node_index: NodeIndex, seconds: int
+) -> None:
+    """The loss may be known at once, when an operator confirms it."""
+    since = NOON - timedelta(seconds=seconds)
+    add_node(node_index, "n0", closed="not ready")
+    situation = a_situation(
+        a_workload(rules=Rules(offload=Offload.WHEN_FULL)),
+        assignment=an_assignment("n0"),
+        workload_status=WorkloadStatus(WorkloadId("web"), Status.UNKNOWN, since),
+        phase=Phase.LOST,
+    )
+
+    decision = decided(situation, node_index)
+
+    assert node_of(decision) == ("far" if seconds else "n0")
+    assert decision.wake_at == (None if seconds else NOON + AFTER)
+
+
+@pytest.mark.parametrize("seconds", [10, 30])
+def test_a_workload_on_a_draining_node_is_offloaded_after_the_waiting_time(
+    node_index: NodeIndex, seconds: int
+) -> None:
+    add_node(node_index, "n0", closed="draining")
+    situation = a_situation(
+        a_workload(rules=Rules(offload=Offload.WHEN_FULL)),
+        assignment=an_assignment("n0"),
+        workload_status=WorkloadStatus(
+            WorkloadId("web"), Status.RUNNING, NOON - timedelta(hours=1), revision=Revision("r1")
+        ),
+        draining=True,
+    )
+    draining = replace(situation, draining_since=NOON - timedelta(seconds=seconds))
+
+    assert node_of(decided(draining, node_index)) == ("n0" if seconds < 30 else "far")
+
+
+def test_a_time_of_a_wrong_clock_does_not_delay_offloading(node_index: NodeIndex) -> None:
+    situation = waiting(Rules(offload=Offload.WHEN_FULL), seconds=-3600)
+
+    decision = decided(situation, node_index)
+
+    assert decision.wake_at == NOON + AFTER
+
+
+@pytest.mark.parametrize("spec", [None, DATA], ids=["stateless", "data"])
+def test_a_workload_without_data_returns_when_its_consent_is_withdrawn(
+    node_index: NodeIndex, spec: ContainerSpec | None
+) -> None:
+    node_index.give_back(WorkloadId("other"), NodeId("n1"))
+    before = Rules(offload=Offload.WHEN_FULL, offload_data=spec is not None)
+    assignment = an_assignment("far", rules=before)
+    node_index.reserve(assignment)
+    situation = a_situation(
+        a_workload(spec=spec),
+        assignment=assignment,
+        workload_status=WorkloadStatus(
+            WorkloadId("web"), Status.RUNNING, NOON, revision=Revision("r1"), epoch=1
+        ),
+    )
+
+    decision = decide(situation, placer_over(node_index), Policy(), now=NOON, roll=0.5)
+
+    assert node_of(decision) == ("n1" if spec is None else "far")
+    assert decision.rule == ("resize" if spec is None else "misplaced")
