@@ -1,8 +1,7 @@
 """Decides the next action for one workload: tables of named rules, from intent, assignment and observation.
 
-    situation.py     the input and the output of a decision: `Situation`, `Decision`
+    situation.py     the input and the output of a decision: `Situation`, `Decision`; the type of a rule
     decide.py        `decide` and the tables of rules for existing and deleted workloads
-    rules.py         the type of a rule; the first rule that applies decides
     assign.py        choose a node; changed requirements; a node that rejects the workload
     evacuate.py      leave a lost or draining node, and when that is safe
     converge.py      stay on the node: compare the observation with the goal

@@ -25,15 +25,17 @@ from persys.core.reconcile.failure import (
     retry_due,
     retry_waiting,
 )
-from persys.core.reconcile.rules import Case, Rule, first_match
 from persys.core.reconcile.situation import (
     COMPLETED,
     STATE_MISMATCH,
+    Case,
     Decision,
     Policy,
+    Rule,
     Situation,
     awaits_retry,
     due_at,
+    first_match,
     fresh_observation,
     had_converged,
     has_converged,

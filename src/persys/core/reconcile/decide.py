@@ -31,8 +31,16 @@ from persys.core.reconcile.delete import (
 )
 from persys.core.reconcile.evacuate import leave, must_leave, stranded, was_never_accepted
 from persys.core.reconcile.retry import within_policy
-from persys.core.reconcile.rules import Case, Rule, first_match
-from persys.core.reconcile.situation import Decision, Placer, Policy, Situation, is_finished
+from persys.core.reconcile.situation import (
+    Case,
+    Decision,
+    Placer,
+    Policy,
+    Rule,
+    Situation,
+    first_match,
+    is_finished,
+)
 from persys.core.recovery.rollback import explained, renewed
 from persys.model.placement import Offload
 from persys.model.workload import Desired

@@ -10,8 +10,8 @@ from persys.core.reconcile.dispatch import Goal
 from persys.core.reconcile.effects import FetchActions, Remove
 from persys.core.reconcile.evacuate import stopped_by_agent_at
 from persys.core.reconcile.failure import removal_counted
-from persys.core.reconcile.rules import Case
 from persys.core.reconcile.situation import (
+    Case,
     Decision,
     Policy,
     Situation,

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.retry import after_failure
-from persys.core.reconcile.rules import Case
 from persys.core.reconcile.situation import (
+    Case,
     Decision,
     Policy,
     Situation,
