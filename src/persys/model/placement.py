@@ -137,6 +137,7 @@ class Tombstone(Struct, frozen=True):
     deleted_at: datetime
     keeps_data: bool = False  # the workload was moved, not deleted: its data stays here
     stops_at: datetime | None = None  # by then its agent has stopped it because of `stop_after`
+    after_running: bool = False  # the copy stays until the workload runs on its new node
 
 
 class EpochCounter(Struct, frozen=True):

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from persys.core.placement.filters import reject
-from persys.core.placement.index.node_slot import NodeSlot
+from persys.core.placement.index.node_slot import NodeSlot, PoolCapacity
 from persys.core.placement.requirements import Requirements, holds_data
 from persys.core.placement.tiers import placement_needs
 from persys.core.reconcile.evacuate import must_leave
@@ -205,6 +205,17 @@ class PendingQueue:
         self._looked_at += most
         return chosen
 
+    def wants(self, slot: NodeSlot) -> bool:
+        """Whether a waiting workload could use the node, now or when more of it is free."""
+        if self._by_own_node.get(slot.node_id):
+            return True
+        groups = self._lines.that_may_fit(slot.allocatable)
+        first = next(groups, None)
+        if first is None:
+            return False
+        empty = _emptied(slot)
+        return any(reject(empty, needs) is None for needs, _ in chain((first,), groups))
+
     def pending_entry(self, workload_id: WorkloadId) -> PendingEntry:
         return self._waits[workload_id]
 
@@ -230,6 +241,11 @@ class PendingQueue:
             if following is not None:
                 number = self._numbers[following]
                 heappush(heads, (rank, number, following, members, needs))
+
+
+def _emptied(slot: NodeSlot) -> NodeSlot:
+    pools = PoolCapacity(slot.pools.accounts) if slot.pools is not None else None
+    return replace(slot, free=slot.allocatable, ports={}, members={}, apart={}, pools=pools)
 
 
 def _take(slot: NodeSlot, needs: Requirements) -> None:

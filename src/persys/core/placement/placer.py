@@ -1,11 +1,12 @@
 """Placement as `decide` uses it, over the real node index or a copy, and hypothetical changes of the
 index."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from persys.core.placement.filters import Rejection, reject, reject_resident
 from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.core.reconcile.situation import Placer
@@ -45,7 +46,11 @@ def excluding_nodes(reasons: Mapping[NodeId, str], node_index: NodeIndex) -> Ite
             node_index.close(slot.node_id, "")
 
 
-def placer_over(node_index: NodeIndex) -> Placer:
+def placer_over(
+    node_index: NodeIndex, awaited: Callable[[NodeSlot], bool] = lambda _slot: False
+) -> Placer:
+    """`awaited`: whether a waiting workload could use the node."""
+
     def place_one(needs: Requirements, leaving: Assignment | None) -> Placed | Unplaceable:
         if leaving is None or not needs.rules.group:
             return place(needs, node_index)
@@ -60,4 +65,7 @@ def placer_over(node_index: NodeIndex) -> Placer:
             slot = node_index.slots[node_id]
             return reject_resident(slot, needs) if is_there else reject(slot, needs)
 
-    return Placer(place_one, fits_on)
+    def is_awaited(node_id: NodeId) -> bool:
+        return awaited(node_index.slots[node_id])
+
+    return Placer(place_one, fits_on, is_awaited)

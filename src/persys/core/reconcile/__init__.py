@@ -4,6 +4,7 @@
     decide.py        `decide` and the tables of rules for existing and deleted workloads
     assign.py        choose a node; changed requirements; a node that rejects the workload
     evacuate.py      leave a lost or draining node, and when that is safe
+    return_home.py   return from a higher tier to tier 0
     converge.py      stay on the node: compare the observation with the goal
     failure.py       react to a failure: retry or give up
     retry.py         the time of the next retry

@@ -31,6 +31,7 @@ from persys.core.reconcile.delete import (
 )
 from persys.core.reconcile.evacuate import leave, must_leave, stranded, was_never_accepted
 from persys.core.reconcile.retry import within_policy
+from persys.core.reconcile.return_home import return_failed, return_started, with_kept_copy
 from persys.core.reconcile.situation import (
     Case,
     Decision,
@@ -54,6 +55,8 @@ def decide(
     else:
         rules, seen = RULES, _with_current_retry(situation, policy, now)
     decision = first_match(rules, Case(seen, placer, policy, now, roll, as_stored=situation))
+    if situation.copies:
+        decision = with_kept_copy(decision, situation, now)
     if decision.waits_for_capacity and situation.workload.rules.offload is Offload.WHEN_FULL:
         return _woken_to_offload(decision, situation, now)
     return decision
@@ -128,17 +131,19 @@ def _order_not_accepted(case: Case) -> Decision | None:
     return leave(case.situation, case.placer, case.now)
 
 
-RULES = (
+RULES: tuple[Rule, ...] = (
     Rule("record-outdated", _record_outdated),
+    Rule("return-failed", return_failed),
     Rule("unassigned", _unassigned),
     Rule("node-rejected", _node_rejected),
     Rule("node-lost", _node_lost),
     Rule("node-draining", _node_draining),
     Rule("order-not-accepted", _order_not_accepted),
+    Rule("return-started", return_started),
     Rule("stay", stay),  # adjusts the reservation, then goes through CONVERGE_RULES
 )
 
-DELETE_RULES = (
+DELETE_RULES: tuple[Rule, ...] = (
     Rule("record-outdated", _record_outdated),
     Rule("delete-unassigned", never_assigned),
     Rule("delete-confirmed", confirmed_absent),

@@ -54,6 +54,7 @@ class Copy:
     stops_at: datetime | None = None  # by then its agent has stopped it
     counts: bool = True
     proven: bool = False  # it has a valid proof of assignment for this epoch
+    kept: Tombstone | None = None  # set if it stays until the workload runs on its new node
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ class Situation:
     next_epoch: int = 0  # of the cluster's counter, for a new assignment
     offload_after: timedelta = timedelta(seconds=30)  # waiting before higher tiers may be used
     draining_since: datetime | None = None  # the start of the drain of the assigned node
+    tier: int = 0  # of the assigned node
+    may_return: bool = False  # to tier 0: there is capacity, and few others return now
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,10 @@ class Decision:
     waits_for_capacity: bool = False
     fulfilled: bool = False  # the last dispatch has reached its goal
     rule: str = ""  # the name of the rule that made the decision
+    released: Tombstone | None = None  # of a copy that was kept and must be removed now
+    restored: Tombstone | None = (
+        None  # of a copy that was kept and is assigned again: it is dropped
+    )
 
     def by(self, rule: str) -> "Decision":
         """The same decision, made by this rule. On the hot path, and faster than `replace`."""
@@ -121,22 +128,27 @@ class Decision:
             self.waits_for_capacity,
             self.fulfilled,
             rule,
+            self.released,
+            self.restored,
         )
 
 
 class Placer:
     """Placement as `decide` uses it: find a node for requirements, or check one node.
 
-    `place` also takes the assignment that the new one replaces, if any.
+    `place` also takes the assignment that the new one replaces, if any. `awaited` tells whether another
+    workload waits for capacity of the node.
     """
 
     def __init__(
         self,
         place: Callable[[Requirements, Assignment | None], Placed | Unplaceable],
         fits_on: Callable[[WorkloadId, NodeId, Requirements], Rejection | None],
+        awaited: Callable[[NodeId], bool] = lambda _node_id: False,
     ) -> None:
         self.place = place
         self.fits_on = fits_on
+        self.awaited = awaited
 
 
 class Case(NamedTuple):
@@ -363,6 +375,11 @@ def _line(workload_id: WorkloadId, copy: Copy) -> str:
 
 
 def _old_copy(copy: Copy) -> str:
+    if copy.kept is not None:
+        return (
+            f"{copy.node_id}: the offloaded copy with epoch {copy.epoch}, which is removed when the "
+            "workload runs in tier 0"
+        )
     line = f"{copy.node_id}: an old copy with epoch {copy.epoch}, which is being removed"
     if not copy.lost:
         return line

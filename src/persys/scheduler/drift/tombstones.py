@@ -3,7 +3,8 @@
 A removal is requested until the node has acknowledged it and reports the copy absent. Absence alone is not
 enough: an earlier apply may still be in flight, and only the removal makes the node refuse it. Then the
 tombstone is dropped at once, because its capacity and its workload may be waited for. Nodes that do not push
-status changes are polled until then.
+status changes are polled until then. A copy that is kept until its workload runs on another node is not
+removed before it is released.
 """
 
 import asyncio
@@ -64,7 +65,7 @@ class TombstoneCleaner:
 
     def request_removal(self, tombstone: Tombstone) -> None:
         """Request the removal of a new tombstone only: all of a node would be quadratic during a drain."""
-        if self._is_ready(tombstone.assignment.node_id):
+        if not tombstone.after_running and self._is_ready(tombstone.assignment.node_id):
             self._submit_effect(_removal(tombstone))
             self._wakeup.set()
 
@@ -112,15 +113,17 @@ class TombstoneCleaner:
             del self._due_nodes[node_id]
             for tombstone in list(self._cluster.tombstones.get(node_id, {}).values()):
                 await slices.between()
-                self._submit_effect(_removal(tombstone))
+                if not tombstone.after_running:
+                    self._submit_effect(_removal(tombstone))
 
     def _poll(self) -> bool:
         """Poll the removals of nodes that do not push status. True: poll again later."""
         polled = False
         for node_id, stale in self._cluster.tombstones.items():
-            if stale and self._is_polled(node_id):
+            removing = [name for name, one in stale.items() if not one.after_running]
+            if removing and self._is_polled(node_id):
                 polled = True
-                for workload_id in islice(stale, POLLED_PER_NODE_MAX):
+                for workload_id in islice(removing, POLLED_PER_NODE_MAX):
                     self._submit_effect(PollStatus(node_id, workload_id))
         return polled
 

@@ -6,7 +6,7 @@ reconciler.py               per workload: read, decide, commit, follow up
 situation_builder.py        the input of a decision: records, observations, node and copies
 decision_to_transaction.py  the records, events, drift and memory update of a decision
 operation_log.py            one log line per operation and decision
-resync.py                   periodic resync of workloads and nodes, in case an event was missed
+resync.py                   periodic resync, in case an event was missed; returns to tier 0
 
 `api` submits intents; observations, nodes and timers wake workloads.
 """

@@ -151,6 +151,12 @@ def to_transaction(
     if decision.tombstone is not None:
         stale = decision.tombstone.assignment
         change.puts[keys.tombstone_key(stale.node_id, workload.id)] = decision.tombstone
+    if decision.released is not None:
+        stale = decision.released.assignment
+        change.puts[keys.tombstone_key(stale.node_id, workload.id)] = decision.released
+    if decision.restored is not None:
+        stale = decision.restored.assignment
+        change.drops.append(keys.tombstone_key(stale.node_id, workload.id))
     return change, nodes
 
 
@@ -203,8 +209,11 @@ def _forget(change: Transaction, old: WorkloadState) -> None:
 def _apply(
     cluster: ClusterState, workload: Workload, decision: Decision, nodes: set[NodeId]
 ) -> None:
-    if decision.tombstone is not None:
-        cluster.put_tombstone(decision.tombstone)
+    for tombstone in (decision.tombstone, decision.released):
+        if tombstone is not None:
+            cluster.put_tombstone(tombstone)
+    if decision.restored is not None:
+        cluster.drop_tombstone(decision.restored.assignment.node_id, workload.id)
     cluster.detached.pop(workload.id, None)  # attached to its workload again
     if decision.forget:
         if workload.id in cluster.workloads:

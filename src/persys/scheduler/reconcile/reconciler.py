@@ -134,7 +134,7 @@ class Reconciler:
         self._wakeup = asyncio.Event()
         self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
-        self._placer = placer_over(cluster.node_index)
+        self._placer = placer_over(cluster.node_index, cluster.waiting.wants)
         self._situations = SituationBuilder(
             cluster,
             clock,
@@ -439,8 +439,9 @@ class Reconciler:
         log_decision(situation, decision, written=written)
         log_operation_end(situation, decision)
         self._dispatch(situation, decision, fresh_intent=fresh_intent, now=now)
-        if decision.tombstone is not None:
-            self._request_removal(decision.tombstone)
+        for tombstone in (decision.tombstone, decision.released):
+            if tombstone is not None:
+                self._request_removal(tombstone)
         if old is not None and releases_capacity(old, decision):
             self.capacity_freed(old.node_id)
         for node_id in self._cluster.waiting.after_decision(

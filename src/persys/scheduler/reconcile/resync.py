@@ -1,13 +1,19 @@
-"""Periodic resync of workloads and nodes: a safety net in case an event was missed."""
+"""Periodic resync of workloads and nodes: a safety net in case an event was missed.
+
+Each round also selects offloaded workloads that may return to tier 0: a few at a time, and none while others
+wait. The selection is only in memory; core decides on each selected workload, and its decisions are stored.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from zlib import crc32
 
 from msgspec.structs import replace
 
+from persys.core.placement.requirements import Requirements, requirements_of
 from persys.core.placement.select import choose
 from persys.core.reconcile.situation import satisfies
 from persys.errors import PersysError
@@ -16,6 +22,7 @@ from persys.infra.clock import Clock
 from persys.model import feature
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
+from persys.model.status import Status
 from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.ports import Agents
 from persys.scheduler.state.cluster import ClusterState, NodeState, WorkloadState
@@ -48,6 +55,7 @@ class Resync:
         self._wake = wake
         self._sweep_tombstones = sweep_tombstones
         self._poll_runtimes = probe_runtimes
+        self._returns = ReturnSelection(cluster, wake)
         self._changed: set[NodeId] = set()
         self._changed_wakeup = asyncio.Event()
 
@@ -60,6 +68,7 @@ class Resync:
                 self._wake_slice(workload_ids[start : start + SLICE])
                 await asyncio.sleep(0)
             self._wake_some_waiting()
+            self._returns.select()
             await self._sweep_tombstones()
 
     def _wake_slice(self, workload_ids: Sequence[WorkloadId]) -> None:
@@ -157,3 +166,60 @@ def _is_due(member: NodeState, round_number: int) -> bool:
 
 def _has_converged(entry: WorkloadState) -> bool:
     return entry.workload_status is not None and satisfies(entry.workload_status, entry.workload)
+
+
+RETURNING_MAX = 4  # at a time
+CHECKED_PER_ROUND = 256
+
+
+class ReturnSelection:
+    """The offloaded workloads that may return to tier 0 now."""
+
+    def __init__(self, cluster: ClusterState, wake: Callable[[WorkloadId], None]) -> None:
+        self._cluster = cluster
+        self._wake = wake
+        self._unchecked: deque[WorkloadId] = deque()
+
+    def select(self) -> None:
+        cluster = self._cluster
+        cluster.may_return.clear()
+        if not cluster.node_index.beyond:
+            self._unchecked.clear()
+            return
+        free = RETURNING_MAX - len(cluster.kept_copies)
+        refused: set[Requirements] = set()
+        for entry in self._next_few() if free > 0 else ():
+            needs = requirements_of(entry.workload)
+            if needs in refused or not self._has_capacity(needs):
+                refused.add(needs)
+                continue
+            cluster.may_return.add(entry.workload.id)
+            self._wake(entry.workload.id)
+            if len(cluster.may_return) == free:
+                break
+
+    def _has_capacity(self, needs: Requirements) -> bool:
+        slot = choose(needs, self._cluster.node_index)
+        return slot is not None and not self._cluster.waiting.wants(slot)
+
+    def _next_few(self) -> Iterator[WorkloadState]:
+        """Workloads that want to return, round robin."""
+        cluster = self._cluster
+        if not self._unchecked:
+            for node_id in cluster.node_index.beyond:
+                self._unchecked.extend(cluster.on_node.get(node_id, ()))
+        for _ in range(min(CHECKED_PER_ROUND, len(self._unchecked))):
+            entry = cluster.workloads.get(self._unchecked.popleft())
+            if entry is not None and _wants_to_return(entry):
+                yield entry
+
+
+def _wants_to_return(entry: WorkloadState) -> bool:
+    status = entry.workload_status
+    return (
+        entry.workload.rules.return_when_free
+        and entry.retry is None
+        and status is not None
+        and status.status is Status.RUNNING
+        and satisfies(status, entry.workload)
+    )

@@ -54,6 +54,8 @@ class SituationBuilder:
             draining=member.node.drain is not None,
             draining_since=member.node.drain.started_at if member.node.drain else None,
             confirmed_dead=member.node.confirmed_dead,
+            tier=member.node.capabilities.tier,
+            may_return=situation.workload.id in self._cluster.may_return,
             supports_stop_after=feature.STOP_AFTER in member.node.capabilities.features,
             silent=self._without_heartbeat_for(member),
             node_workload_count=len(self._cluster.on_node.get(member.node.id, ())),
@@ -93,6 +95,7 @@ class SituationBuilder:
             may_run=not dead and not has_stopped,
             lost=lost,
             stops_at=tombstone.stops_at if lost else None,
+            kept=tombstone if tombstone.after_running else None,
         )
 
 

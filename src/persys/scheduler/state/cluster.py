@@ -121,6 +121,9 @@ class ClusterState:
         self.detached: dict[WorkloadId, Assignment] = {}
         self.tombstones: dict[NodeId, dict[WorkloadId, Tombstone]] = {}
         self._tombstone_nodes: dict[WorkloadId, set[NodeId]] = {}
+        # Offloaded copies that are kept until their workload runs in tier 0.
+        self.kept_copies: set[tuple[NodeId, WorkloadId]] = set()
+        self.may_return: set[WorkloadId] = set()  # may start to return to tier 0 now
         self.epochs = Epochs()
         self.on_node: dict[NodeId, set[WorkloadId]] = {}
         self.waiting = PendingQueue()
@@ -304,6 +307,8 @@ class ClusterState:
     def put_tombstone(self, tombstone: Tombstone) -> None:
         assignment = tombstone.assignment
         self.tombstones.setdefault(assignment.node_id, {})[assignment.workload_id] = tombstone
+        copy = (assignment.node_id, assignment.workload_id)
+        (self.kept_copies.add if tombstone.after_running else self.kept_copies.discard)(copy)
         self._tombstone_nodes.setdefault(assignment.workload_id, set()).add(assignment.node_id)
 
     def drop_tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> None:
@@ -314,6 +319,7 @@ class ClusterState:
         self._unlist_tombstone(node_id, workload_id)
 
     def _unlist_tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> None:
+        self.kept_copies.discard((node_id, workload_id))
         self._tombstone_nodes[workload_id].discard(node_id)
         if not self._tombstone_nodes[workload_id]:
             del self._tombstone_nodes[workload_id]
