@@ -36,11 +36,12 @@ def show(options: Namespace) -> ExitCode:
         return _describe(found, request.workload_id)
 
     print(render_one(answer, options, describe=describe, name=_names))
-    return (
-        ExitCode.OK
-        if (answer.fits or answer.unlimited) and answer.survives_any_loss
-        else ExitCode.FAILED
-    )
+    return ExitCode.OK if _any_fits(answer) and answer.survives_any_loss else ExitCode.FAILED
+
+
+def _any_fits(answer: GetCapacityResponse) -> bool:
+    in_tier_0 = answer.fits or answer.unlimited
+    return bool(in_tier_0 or answer.offload_fits or answer.offload_unlimited)
 
 
 def _names(answer: GetCapacityResponse) -> str:
@@ -52,10 +53,17 @@ def _describe(answer: GetCapacityResponse, workload_id: str) -> str:
     count = "any number" if answer.unlimited else str(answer.fits)
     verb = "fits" if count == "1" else "fit"
     parts = [f"{count} more of {workload_id} {verb}"]
+    tiers = any(node.tier for node in answer.nodes)
+    if tiers:
+        beyond = "any number" if answer.offload_unlimited else str(answer.offload_fits)
+        parts = [f"{parts[0]} in tier 0, {beyond} in higher tiers"]
     shown, hidden = answer.nodes[:_ROWS_MAX], answer.nodes[_ROWS_MAX:]
     if shown:
-        rows = [[node.node_id, _fits(node), node.limited_by or "-"] for node in shown]
-        parts.append(align_columns([["NODE", "FIT", "LIMITED BY"], *rows]))
+        rows = [["NODE", "TIER", "FIT", "LIMITED BY"]]
+        rows += [
+            [node.node_id, str(node.tier), _fits(node), node.limited_by or "-"] for node in shown
+        ]
+        parts.append(align_columns(rows if tiers else [[row[0], *row[2:]] for row in rows]))
     if hidden:
         counts = Counter(node.limited_by for node in hidden)
         capacity = sum(node.fits for node in hidden)

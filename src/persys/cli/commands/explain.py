@@ -31,7 +31,11 @@ def _describe(answer: ExplainWorkloadResponse, _now: datetime, wide: bool) -> st
     if shown:
         rows = [["NODE", "VERDICT", "WHY", "REQUIRED CHANGE"]]
         rows += [_row(node, answer) for node in shown]
-        parts.append(align_columns(rows if wide else [row[:3] for row in rows]))
+        table = rows if wide else [row[:3] for row in rows]
+        if any(node.tier for node in shown):
+            tiers = ["TIER", *(_tier(node) for node in shown)]
+            table = [[row[0], tier, *row[1:]] for row, tier in zip(table, tiers, strict=True)]
+        parts.append(align_columns(table))
     if rest := _rest(answer, shown):
         parts.append(rest)
     if answer.changes:
@@ -51,6 +55,11 @@ def _row(node: NodeVerdict, answer: ExplainWorkloadResponse) -> list[str]:
     return [node.node_id, verdict, why, node.change or BLANK]
 
 
+def _tier(node: NodeVerdict) -> str:
+    """The tier, with the price per core and hour if there is one."""
+    return f"{node.tier} at {node.core_hour_price:g}" if node.core_hour_price else str(node.tier)
+
+
 def _refusal(node: NodeVerdict) -> str:
     # Millicores are written 500m, other units with a space.
     unit = node.unit if node.unit == "m" else f" {node.unit}"
@@ -59,7 +68,11 @@ def _refusal(node: NodeVerdict) -> str:
 
 
 def _score(node: NodeVerdict) -> str:
-    return ", ".join(part.detail or f"{part.name} {part.value:g}" for part in node.score)
+    return ", ".join(
+        part.detail or f"{part.name} {part.value:g}"
+        for part in node.score
+        if part.name not in ("tier", "price")  # in a column of their own
+    )
 
 
 def _rest(answer: ExplainWorkloadResponse, shown: list[NodeVerdict]) -> str:

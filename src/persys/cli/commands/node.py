@@ -3,6 +3,7 @@
 import gc
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from time import sleep
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ _COLUMNS: tuple[Column[NodeView], ...] = (
     Column("HEARTBEAT", lambda node, now: age(node, "last_heartbeat", now=now)),
     Column("TYPES", lambda node, now: ",".join(node.supported_workload_types) or BLANK),
     Column("DISK FREE", lambda node, now: _disk(node), wide=True),
+    Column("TIER", lambda node, now: str(node.tier), wide=True),
+    Column("PRICE", lambda node, now: _price(node) or BLANK, wide=True),
     Column("ENDPOINT", lambda node, now: node.grpc_endpoint or BLANK, wide=True),
     Column("VERSION", lambda node, now: node.agent_version or BLANK, wide=True),
     Column("LABELS", lambda node, now: _labels(node) or BLANK, wide=True),
@@ -49,12 +52,21 @@ def list_nodes(options: Namespace) -> ExitCode:
             lambda nodes: render_list(
                 nodes,
                 options,
-                columns=_COLUMNS,
+                columns=_columns(nodes),
                 name=lambda node: node.node_id,
                 empty="no nodes",
             ),
             watch=options.watch,
         )
+
+
+def _columns(nodes: Sequence[NodeView]) -> list[Column[NodeView]]:
+    """With nodes of higher tiers, the tier and the price are shown without `-o wide` too."""
+    tiers = any(node.tier for node in nodes)
+    return [
+        column._replace(wide=False) if tiers and column.title in ("TIER", "PRICE") else column
+        for column in _COLUMNS
+    ]
 
 
 def get_node(options: Namespace) -> ExitCode:
@@ -141,6 +153,9 @@ def _describe(node: NodeView, now: datetime, wide: bool) -> str:
             ("Cpu free", _cpu(node)),
             ("Memory free", _memory(node)),
             ("Disk free", _disk(node)),
+            ("Tier", str(node.tier) if node.tier else ""),
+            ("Price", f"{_price(node)} per core and hour" if _price(node) else ""),
+            ("Remote", node.remote),
             ("Workloads", str(node.workload_count)),
             ("Drain", _drain(node)),
             *((f"Blocked {block.workload_id}", block.reason) for block in node.drain.blocked),
@@ -173,6 +188,10 @@ def _memory(node: NodeView) -> str:
 
 def _disk(node: NodeView) -> str:
     return f"{node.available_disk_gb}/{node.total_disk_gb} GB"
+
+
+def _price(node: NodeView) -> str:
+    return f"{node.core_hour_price:g}" if node.core_hour_price else ""
 
 
 def _labels(node: NodeView) -> str:

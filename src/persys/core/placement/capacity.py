@@ -22,6 +22,7 @@ class NodeCapacity:
     node_id: NodeId
     fits: int | None  # None: any number, since it needs no limited resource
     limited_by: str
+    tier: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +37,19 @@ class NodeLoss:
 def capacity_of(slot: NodeSlot, needs: Requirements) -> NodeCapacity:
     first = reject(slot, needs)
     if first is not None:
-        return NodeCapacity(slot.node_id, 0, first.detail)
+        return NodeCapacity(slot.node_id, 0, first.detail, slot.tier)
     second = crowded(_with(slot, needs, 1), needs)
     if second is not None and second.filter in _ONCE_PER_NODE:
-        return NodeCapacity(slot.node_id, 1, second.detail)
+        return NodeCapacity(slot.node_id, 1, second.detail, slot.tier)
     fits = _times(slot.free, needs.resources)
     if slot.pools is not None:
         in_pools = slot.pools.times(needs.resources.disk_gb, needs.pools)
         fits = min((each for each in (fits, in_pools) if each is not None), default=None)
     if fits is None:
-        return NodeCapacity(slot.node_id, None, "")
+        return NodeCapacity(slot.node_id, None, "", slot.tier)
     last = crowded(_with(slot, needs, fits), needs)
     assert last is not None
-    return NodeCapacity(slot.node_id, fits, last.detail)
+    return NodeCapacity(slot.node_id, fits, last.detail, slot.tier)
 
 
 def total_of(capacities: Iterable[NodeCapacity]) -> int | None:

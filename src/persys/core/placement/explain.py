@@ -34,7 +34,7 @@ from persys.core.placement.filters import (
 )
 from persys.core.placement.index.node_index import Hold, NodeIndex
 from persys.core.placement.index.node_slot import NodeSlot
-from persys.core.placement.requirements import Requirements, TierAccess
+from persys.core.placement.requirements import HOME_ONLY, Requirements, TierAccess
 from persys.core.placement.score import (
     GroupProximity,
     ScorePart,
@@ -239,6 +239,8 @@ class Verdict:
     change: str  # "" when it fits
     cost: float
     score: tuple[ScorePart, ...] = ()
+    tier: int = 0
+    price: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,16 +277,36 @@ def explain(needs: Requirements, node_index: NodeIndex, *, limit: int) -> Explan
     filter_pass = _FilterPass(needs, node_index)
     proximity = GroupProximity(needs, node_index)
     fits = [
-        Verdict(slot.node_id, None, "", 0.0, tuple(score_parts(slot, needs, node_index, proximity)))
+        Verdict(
+            slot.node_id,
+            None,
+            "",
+            0.0,
+            tuple(score_parts(slot, needs, node_index, proximity)),
+            slot.tier,
+            slot.price,
+        )
         for slot in _best(filter_pass, proximity, limit)
     ]
     misses = [
-        Verdict(slot.node_id, found.rejection, found.change, found.cost)
+        Verdict(slot.node_id, found.rejection, found.change, found.cost, (), slot.tier, slot.price)
         for slot in filter_pass.nearest(limit - len(fits))
         if (found := remedy(slot, needs, node_index))
     ]
     misses.sort(key=lambda found: (found.cost, found.node_id))
     return Explanation((*fits, *misses), dict(filter_pass.counts), len(node_index.slots))
+
+
+def refusals_in_tier_0(needs: Requirements, node_index: NodeIndex) -> str:
+    """Why no node of tier 0 fits: '2 nodes cordoned; 1 node short of cpu'."""
+    home = replace(needs, tiers=HOME_ONLY)
+    counts = _FilterPass(home, node_index).counts
+    for slot in node_index.beyond.values():
+        rejection = reject(slot, home)
+        assert rejection is not None
+        counts[rejection.filter, rejection.detail] -= 1
+    node_count = len(node_index.slots) - len(node_index.beyond)
+    return Explanation((), dict(+counts), node_count).refusals() if node_count else "no nodes"
 
 
 class _FilterPass:

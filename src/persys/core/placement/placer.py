@@ -4,6 +4,7 @@ index."""
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from persys.core.placement.explain import refusals_in_tier_0
 from persys.core.placement.filters import Rejection, reject, reject_resident
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.index.node_slot import NodeSlot
@@ -53,10 +54,10 @@ def placer_over(
 
     def place_one(needs: Requirements, leaving: Assignment | None) -> Placed | Unplaceable:
         if leaving is None or not needs.rules.group:
-            return place(needs, node_index)
+            return _with_refusals(place(needs, node_index), needs, node_index)
         # Its own reservation must not count against anti-affinity. The node that it leaves refuses it anyway.
         with without_workload(leaving.workload_id, leaving.node_id, node_index):
-            return place(needs, node_index)
+            return _with_refusals(place(needs, node_index), needs, node_index)
 
     def fits_on(workload_id: WorkloadId, node_id: NodeId, needs: Requirements) -> Rejection | None:
         """Why the node cannot reserve this much for a workload, which may have a reservation there."""
@@ -69,3 +70,14 @@ def placer_over(
         return awaited(node_index.slots[node_id])
 
     return Placer(place_one, fits_on, is_awaited)
+
+
+def _with_refusals(
+    found: Placed | Unplaceable, needs: Requirements, node_index: NodeIndex
+) -> Placed | Unplaceable:
+    """An offloaded workload keeps the reason why tier 0 rejected it."""
+    if not node_index.beyond or needs.tiers.preferred or not isinstance(found, Placed):
+        return found
+    if not node_index.slots[found.node_id].tier:
+        return found
+    return Placed(found.node_id, f"{found.why}; tier 0: {refusals_in_tier_0(needs, node_index)}")

@@ -153,7 +153,8 @@ def _pinned(needs: Requirements, node_index: NodeIndex) -> list[NodeSlot] | None
 
 def _placed(slot: NodeSlot, needs: Requirements, node_index: NodeIndex) -> Placed:
     if slot.tier:
-        return Placed(slot.node_id, f"offloaded: cheapest of tier {slot.tier}, {price_of(slot)}")
+        how = "offloaded as preferred" if needs.tiers.preferred else "offloaded"
+        return Placed(slot.node_id, f"{how}: cheapest of tier {slot.tier}, {price_of(slot)}")
     if len(node_index.slots) == 1:
         among = "the only node"
     elif strategy_of(needs, node_index) is Strategy.BINPACK:

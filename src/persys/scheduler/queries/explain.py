@@ -7,13 +7,15 @@ of the placement index, and other tasks run between the slices.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from math import ceil
 
 from persys.core.nodes import Phase
 from persys.core.placement.capacity import capacity_of, simulate_loss
 from persys.core.placement.explain import Explanation, explain
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.placer import without_workload
-from persys.core.placement.requirements import Requirements, requirements_of
+from persys.core.placement.requirements import Requirements, holds_data, requirements_of
+from persys.core.placement.tiers import needs_on_any_tier, offload_at, placement_needs
 from persys.core.reconcile.evacuate import must_leave, stays_because
 from persys.core.reconcile.situation import Situation, describe_copies, is_finished
 from persys.errors import NotFoundError
@@ -48,13 +50,19 @@ class Explainer:
         node_index = self._cluster.node_index
         count = min(limit or NODES_SHOWN, len(node_index.slots))
         if count <= EXPLAINED_AT_ONCE:
-            return self._message(
-                entry, _explained(entry.workload, entry.assignment, node_index, count)
-            )()
+            found = _explained(self._needs_now(entry), entry.assignment, node_index, count)
+            return self._message(entry, found)()
         found = await asyncio.to_thread(
-            _explained, entry.workload, entry.assignment, node_index.copy(), count
+            _explained, self._needs_now(entry), entry.assignment, node_index.copy(), count
         )
         return await asyncio.to_thread(self._message(entry, found))
+
+    def _needs_now(self, entry: WorkloadState) -> Requirements:
+        """The requirements with the tiers that are open to it now. An offloaded one has not to wait again."""
+        situation = self._complete_situation(situation_of(entry))
+        if situation.tier:
+            return needs_on_any_tier(entry.workload)
+        return placement_needs(situation, self._clock.now())
 
     def _message(
         self, entry: WorkloadState, found: Explanation
@@ -84,8 +92,10 @@ class Explainer:
                 return f"has no node: {message}"
             if found.fit_count:
                 return f"waits, although it fits on {found.fit_count} nodes: {message}"
-            return f"waits: {found.refusals()}"
-        where = self._complete_situation(Situation(workload, assignment, entry.workload_status))
+            return f"waits: {found.refusals()}{self._opening(entry)}"
+        where = self._complete_situation(
+            Situation(workload, assignment, entry.workload_status, entry.retry)
+        )
         node_id = assignment.node_id
         if workload.id in self._cluster.waiting:
             return f"is assigned to {node_id} and waits for capacity on another node: {message}"
@@ -96,7 +106,15 @@ class Explainer:
             )
         if where.draining and (because := stays_because(workload)):
             return f"stays on {node_id}, which is draining: {because}"
-        return f"is on {node_id}: {assignment.why}"
+        return f"is on {node_id}: {assignment.why}{_returning(where)}"
+
+    def _opening(self, entry: WorkloadState) -> str:
+        """When it may be offloaded, if it has to wait for that."""
+        now = self._clock.now()
+        opens_at = offload_at(self._complete_situation(situation_of(entry)), now)
+        if opens_at is None or opens_at <= now or not self._cluster.node_index.beyond:
+            return ""
+        return f"; it may be offloaded in {ceil((opens_at - now).total_seconds())} s"
 
     async def capacity(self, spec: control_pb2.WorkloadSpec) -> control_pb2.GetCapacityResponse:
         parsed = await off_loop(partial(parse_spec, spec)) if holds_yaml(spec) else parse_spec(spec)
@@ -107,14 +125,15 @@ class Explainer:
         slices = TimeSlice(self._clock)
         for node_id, slot in node_index.slots.items():
             capacities.append(capacity_of(slot, needs))
-            losses.append(self._loss(node_id, node_index))
+            if not slot.tier:
+                losses.append(self._loss(node_id, node_index))
             await slices.between()
         survives = len(losses) > 1 and not any(loss.stranded for loss in losses)
         return capacity_message(capacities, losses, survives=survives)
 
     def _needs(self, parsed: ParsedSpec) -> Requirements:
         now = self._clock.now()
-        return requirements_of(
+        return needs_on_any_tier(
             Workload(
                 WorkloadId(""),
                 parsed.spec,
@@ -147,11 +166,23 @@ class Explainer:
         return (entry for entry in entries if entry.workload.desired is not Desired.DELETED)
 
 
+def _returning(situation: Situation) -> str:
+    """Whether an offloaded workload returns to tier 0."""
+    workload = situation.workload
+    if not situation.tier or not workload.rules.return_when_free:
+        return ""
+    if holds_data(workload):
+        return "; it does not return to tier 0: it has data"
+    if situation.retry is not None:
+        return "; it returns to tier 0 later: the last attempt failed"
+    return "; it returns to tier 0 when a node there has capacity"
+
+
 def _explained(
-    workload: Workload, assignment: Assignment | None, node_index: NodeIndex, count: int
+    needs: Requirements, assignment: Assignment | None, node_index: NodeIndex, count: int
 ) -> Explanation:
     """An assigned workload is explained as if it had no reservation."""
     if assignment is None:
-        return explain(requirements_of(workload), node_index, limit=count)
-    with without_workload(workload.id, assignment.node_id, node_index):
-        return explain(requirements_of(workload), node_index, limit=count)
+        return explain(needs, node_index, limit=count)
+    with without_workload(assignment.workload_id, assignment.node_id, node_index):
+        return explain(needs, node_index, limit=count)

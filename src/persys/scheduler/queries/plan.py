@@ -7,12 +7,14 @@ apply that follows it agree, unless the cluster has changed in between.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import ceil
 
 from persys.core.intent.apply import Accepted, Unchanged
 from persys.core.intent.diff import action_of, changed_fields, displaced
 from persys.core.placement.placer import placer_over
-from persys.core.placement.requirements import Requirements, requirements_of
+from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose
+from persys.core.placement.tiers import offload_at, placement_needs
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.situation import Decision, Policy, Situation
 from persys.errors import RefusedError
@@ -57,7 +59,10 @@ class PlanBuilder:
         self._index = cluster.node_index.copy()
         self._placer = placer_over(self._index)
         self._planned: dict[WorkloadId, PlannedWorkload] = {}
-        self._queues = _queues_of(cluster)
+        self._queues: dict[Requirements, dict[WorkloadId, None]] = {}  # thousands may be equal
+        self._queued: dict[WorkloadId, Requirements] = {}
+        for waiting in cluster.waiting:
+            self._enter_queue(waiting, cluster.waiting.pending_entry(waiting).needs)
 
     async def plan_all(
         self, requests: Iterable[control_pb2.ApplyWorkloadRequest], slices: TimeSlice
@@ -105,10 +110,12 @@ class PlanBuilder:
             change_messages(changed_fields(fields_of(old) if old else {}, fields_of(workload)))
         )
         if before is not None and before.waits:
-            self._leave_queue(before.workload)
+            self._leave_queue(before.workload.id)
         placeable = self._placeable()
         decision = self._decide(workload, held, before.workload_status if before else None)
         _set_place(plan, self._take(workload, held, decision))
+        if plan.would_wait:
+            plan.reason += self._offloaded_later(workload, decision)
         plan.displaces.extend(displaced(old, held, workload, decision))
         plan.displaces.extend(self._keep_waiting(placeable))
         if held is not None:
@@ -142,17 +149,41 @@ class PlanBuilder:
             workload, got, decision.workload_status, decision.waits_for_capacity
         )
         self._planned[workload.id] = after
-        self._leave_queue(workload)
+        self._leave_queue(workload.id)
         if after.waits:
-            self._queues.setdefault(requirements_of(workload), {})[workload.id] = None
+            self._enter_queue(workload.id, placement_needs(self._situation(after), self._now))
         return after
 
-    def _leave_queue(self, workload: Workload) -> None:
-        needs = requirements_of(workload)
-        queue = self._queues.get(needs, {})
-        queue.pop(workload.id, None)
-        if not queue:
-            self._queues.pop(needs, None)
+    def _offloaded_later(self, workload: Workload, decision: Decision) -> str:
+        """Where it is offloaded after the waiting time, if it is. The capacity there is reserved."""
+        bound, status = decision.assignment, decision.workload_status
+        situation = self._complete_situation(Situation(workload, bound, status))
+        opens_at = offload_at(situation, self._now)
+        if opens_at is None or opens_at <= self._now:
+            return ""
+        got = decide(situation, self._placer, self._policy, now=opens_at, roll=0.0).assignment
+        if got is None or not self._index.slots[got.node_id].tier:
+            return ""
+        self._index.reserve(got)
+        seconds = ceil((opens_at - self._now).total_seconds())
+        return f"; in {seconds} s it is offloaded to {got.node_id} ({got.why})"
+
+    def _situation(self, planned: PlannedWorkload) -> Situation:
+        return self._complete_situation(
+            Situation(planned.workload, planned.assignment, planned.workload_status)
+        )
+
+    def _enter_queue(self, workload_id: WorkloadId, needs: Requirements) -> None:
+        self._queues.setdefault(needs, {})[workload_id] = None
+        self._queued[workload_id] = needs
+
+    def _leave_queue(self, workload_id: WorkloadId) -> None:
+        needs = self._queued.pop(workload_id, None)
+        if needs is None:
+            return
+        del self._queues[needs][workload_id]
+        if not self._queues[needs]:
+            del self._queues[needs]
 
     def _placeable(self) -> list[Requirements]:
         """The needs of waiting workloads that would fit now, highest priority first."""
@@ -178,15 +209,6 @@ class PlanBuilder:
                 )
                 if after.assignment is not None and not after.waits:
                     yield f"{waiting} no longer waits: it is assigned to {after.assignment.node_id}"
-
-
-def _queues_of(cluster: ClusterState) -> dict[Requirements, dict[WorkloadId, None]]:
-    """The waiting workloads by needs: thousands may have the same."""
-    queues: dict[Requirements, dict[WorkloadId, None]] = {}
-    for waiting in cluster.waiting:
-        needs = requirements_of(cluster.workloads[waiting].workload)
-        queues.setdefault(needs, {})[waiting] = None
-    return queues
 
 
 def _set_place(plan: control_pb2.WorkloadPlan, planned: PlannedWorkload) -> None:

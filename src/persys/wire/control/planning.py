@@ -79,6 +79,8 @@ def _verdict(verdict: Verdict) -> control_pb2.NodeVerdict:
         node_id=verdict.node_id,
         fits=verdict.rejection is None,
         change=verdict.change,
+        tier=verdict.tier,
+        core_hour_price=verdict.price,
         score=[
             control_pb2.ScorePart(name=part.name, value=part.value, detail=part.detail)
             for part in verdict.score
@@ -97,19 +99,28 @@ def capacity_message(
 ) -> control_pb2.GetCapacityResponse:
     most_free = sorted(
         capacities,
-        key=lambda capacity: (capacity.fits is not None, -(capacity.fits or 0), capacity.node_id),
+        key=lambda capacity: (
+            capacity.tier,
+            capacity.fits is not None,
+            -(capacity.fits or 0),
+            capacity.node_id,
+        ),
     )
     worst: list[control_pb2.LossView] = sorted(losses, key=_severity)
-    total = total_of(most_free)
+    total = total_of(capacity for capacity in most_free if not capacity.tier)
+    offload_total = total_of(capacity for capacity in most_free if capacity.tier)
     return control_pb2.GetCapacityResponse(
         fits=total or 0,
         unlimited=total is None,
+        offload_fits=offload_total or 0,
+        offload_unlimited=offload_total is None,
         nodes=[
             control_pb2.NodeRoom(
                 node_id=capacity.node_id,
                 fits=capacity.fits or 0,
                 unlimited=capacity.fits is None,
                 limited_by=capacity.limited_by,
+                tier=capacity.tier,
             )
             for capacity in most_free
         ],

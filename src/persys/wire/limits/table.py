@@ -183,7 +183,8 @@ NUMBERS: dict[str, tuple[int, int]] = {
         NATURAL64,
         """
         after_sequence available_disk_gb available_memory_mb data_age_ms first_sequence fits
-        last_sequence missing orphans_unrecorded sequence stored_version total_disk_gb total_memory_mb
+        last_sequence missing offload_fits orphans_unrecorded sequence stored_version total_disk_gb
+        total_memory_mb
         """,
     ),
     "clock_skew_ms": (-(2**63), 2**63 - 1),

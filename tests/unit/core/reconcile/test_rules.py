@@ -10,11 +10,13 @@ from persys.core.reconcile.situation import Decision
 # Names are shown in logs, events and `persysctl explain`: a change here is visible to users.
 NAMES = [
     "record-outdated",
+    "return-failed",
     "unassigned",
     "node-rejected",
     "node-lost",
     "node-draining",
     "order-not-accepted",
+    "return-started",
     "stay",
     "node-unreachable",
     "converged",

@@ -1079,7 +1079,7 @@ class ReasonCount(_message.Message):
     def __init__(self, filter: _Optional[str] = ..., detail: _Optional[str] = ..., nodes: _Optional[int] = ...) -> None: ...
 
 class NodeVerdict(_message.Message):
-    __slots__ = ("node_id", "fits", "filter", "detail", "missing", "unit", "score", "change")
+    __slots__ = ("node_id", "fits", "filter", "detail", "missing", "unit", "score", "change", "tier", "core_hour_price")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     FITS_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
@@ -1088,6 +1088,8 @@ class NodeVerdict(_message.Message):
     UNIT_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
     CHANGE_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    CORE_HOUR_PRICE_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     fits: bool
     filter: str
@@ -1096,7 +1098,9 @@ class NodeVerdict(_message.Message):
     unit: str
     score: _containers.RepeatedCompositeFieldContainer[ScorePart]
     change: str
-    def __init__(self, node_id: _Optional[str] = ..., fits: _Optional[bool] = ..., filter: _Optional[str] = ..., detail: _Optional[str] = ..., missing: _Optional[int] = ..., unit: _Optional[str] = ..., score: _Optional[_Iterable[_Union[ScorePart, _Mapping]]] = ..., change: _Optional[str] = ...) -> None: ...
+    tier: int
+    core_hour_price: float
+    def __init__(self, node_id: _Optional[str] = ..., fits: _Optional[bool] = ..., filter: _Optional[str] = ..., detail: _Optional[str] = ..., missing: _Optional[int] = ..., unit: _Optional[str] = ..., score: _Optional[_Iterable[_Union[ScorePart, _Mapping]]] = ..., change: _Optional[str] = ..., tier: _Optional[int] = ..., core_hour_price: _Optional[float] = ...) -> None: ...
 
 class ScorePart(_message.Message):
     __slots__ = ("name", "value", "detail")
@@ -1157,30 +1161,36 @@ class GetCapacityRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ...) -> None: ...
 
 class GetCapacityResponse(_message.Message):
-    __slots__ = ("fits", "nodes", "survives_any_loss", "losses", "unlimited")
+    __slots__ = ("fits", "nodes", "survives_any_loss", "losses", "unlimited", "offload_fits", "offload_unlimited")
     FITS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     SURVIVES_ANY_LOSS_FIELD_NUMBER: _ClassVar[int]
     LOSSES_FIELD_NUMBER: _ClassVar[int]
     UNLIMITED_FIELD_NUMBER: _ClassVar[int]
+    OFFLOAD_FITS_FIELD_NUMBER: _ClassVar[int]
+    OFFLOAD_UNLIMITED_FIELD_NUMBER: _ClassVar[int]
     fits: int
     nodes: _containers.RepeatedCompositeFieldContainer[NodeRoom]
     survives_any_loss: bool
     losses: _containers.RepeatedCompositeFieldContainer[LossView]
     unlimited: bool
-    def __init__(self, fits: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeRoom, _Mapping]]] = ..., survives_any_loss: _Optional[bool] = ..., losses: _Optional[_Iterable[_Union[LossView, _Mapping]]] = ..., unlimited: _Optional[bool] = ...) -> None: ...
+    offload_fits: int
+    offload_unlimited: bool
+    def __init__(self, fits: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeRoom, _Mapping]]] = ..., survives_any_loss: _Optional[bool] = ..., losses: _Optional[_Iterable[_Union[LossView, _Mapping]]] = ..., unlimited: _Optional[bool] = ..., offload_fits: _Optional[int] = ..., offload_unlimited: _Optional[bool] = ...) -> None: ...
 
 class NodeRoom(_message.Message):
-    __slots__ = ("node_id", "fits", "limited_by", "unlimited")
+    __slots__ = ("node_id", "fits", "limited_by", "unlimited", "tier")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     FITS_FIELD_NUMBER: _ClassVar[int]
     LIMITED_BY_FIELD_NUMBER: _ClassVar[int]
     UNLIMITED_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     fits: int
     limited_by: str
     unlimited: bool
-    def __init__(self, node_id: _Optional[str] = ..., fits: _Optional[int] = ..., limited_by: _Optional[str] = ..., unlimited: _Optional[bool] = ...) -> None: ...
+    tier: int
+    def __init__(self, node_id: _Optional[str] = ..., fits: _Optional[int] = ..., limited_by: _Optional[str] = ..., unlimited: _Optional[bool] = ..., tier: _Optional[int] = ...) -> None: ...
 
 class LossView(_message.Message):
     __slots__ = ("node_id", "stranded", "bound", "moved")
