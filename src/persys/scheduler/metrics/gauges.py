@@ -17,7 +17,7 @@ from persys.model.node import NodeStatus
 from persys.model.status import DriftType, FailureReason, Status
 from persys.model.workload import Desired
 from persys.scheduler.metrics.counters import SECOND_NAMES
-from persys.scheduler.metrics.workload_counts import WorkloadCounter
+from persys.scheduler.metrics.workload_counts import WorkloadCount, WorkloadCounter
 from persys.scheduler.state.cluster import ClusterState, NodeState
 
 Value = TypeVar("Value", bound=str)
@@ -95,6 +95,7 @@ class ClusterCollector(Collector):
         if count.pending_since is not None:
             waiting = (self._clock.now() - count.pending_since).total_seconds()
         yield _gauge("pending_age_seconds", "How long the oldest pending workload waits", waiting)
+        yield from _offloaded(count)
 
     def _nodes(self) -> Iterator[Metric]:
         members = self._cluster.nodes.values()
@@ -147,6 +148,22 @@ class ClusterCollector(Collector):
         if self._sources.file_bytes is not None:
             size = self._sources.file_bytes()
             yield _gauge("store_file_bytes", "Size of the store's file and its log", size)
+
+
+def _offloaded(count: WorkloadCount) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "persys_offloaded_workloads",
+        "Workloads on nodes of tiers above 0, by type and tier",
+        labels=["type", "tier"],
+    )
+    for (kind, tier), number in sorted(count.offloaded.items()):
+        family.add_metric([kind, str(tier)], number)
+    yield family
+    yield GaugeMetricFamily(
+        "persys_offload_spend_per_hour",
+        "Price of the reserved cores of offloaded workloads, per hour",
+        value=count.offload_spend,
+    )
 
 
 def _lease_until(member: NodeState) -> float:

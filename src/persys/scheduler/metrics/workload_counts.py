@@ -2,11 +2,14 @@
 
 import asyncio
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from persys.core.placement.index.node_slot import NodeSlot
 from persys.infra.clock import Clock
+from persys.model.ids import NodeId
+from persys.model.spec import WorkloadType, type_of
 from persys.model.status import FailureReason, Status
 from persys.model.workload import Desired
 from persys.scheduler.state.cluster import ClusterState, WorkloadState
@@ -24,9 +27,16 @@ class WorkloadCount:
     given_up: int = 0
     removals_overdue: int = 0
     pending_since: datetime | None = None  # of the longest pending workload
+    offloaded: Tally[tuple[WorkloadType, int]] = field(default_factory=Tally)  # by type and tier
+    offload_spend: float = 0.0  # per hour
 
-    def add(self, entries: Iterable[WorkloadState]) -> None:
+    def add(
+        self, entries: Iterable[WorkloadState], higher_tiers: Mapping[NodeId, NodeSlot]
+    ) -> None:
+        """`higher_tiers`: the nodes of tiers above 0."""
         for entry in entries:
+            if higher_tiers:
+                self._note_offloaded(entry, higher_tiers)
             self.desired[entry.workload.desired] += 1
             if (workload_status := entry.workload_status) is not None:
                 self.statuses[workload_status.status] += 1
@@ -43,6 +53,16 @@ class WorkloadCount:
                     self.given_up += 1
                 else:
                     self.retrying += 1
+
+    def _note_offloaded(
+        self, entry: WorkloadState, higher_tiers: Mapping[NodeId, NodeSlot]
+    ) -> None:
+        bound = entry.assignment
+        slot = higher_tiers.get(bound.node_id) if bound is not None else None
+        if bound is None or slot is None:
+            return
+        self.offloaded[type_of(entry.workload.spec), slot.tier] += 1
+        self.offload_spend += slot.price * bound.reserved.cpu_millicores / 1000
 
     def _note_pending(self, since: datetime) -> None:
         if self.pending_since is None or since < self.pending_since:
@@ -64,7 +84,7 @@ class WorkloadCounter:
         count = WorkloadCount()
         entries = list(self._cluster.workloads.values())
         for start in range(0, len(entries), SLICE):
-            count.add(entries[start : start + SLICE])
+            count.add(entries[start : start + SLICE], self._cluster.node_index.beyond)
             await asyncio.sleep(0)
         self._taken_at = now
         self.latest = count

@@ -231,7 +231,7 @@ async def test_every_metric_is_on_the_dashboard_and_in_the_table(cluster: Cluste
     }
 
     assert {name for name in families - shown_under_the_first if name not in shown} == set()
-    assert set(re.findall(r"\| `(persys_(?:scheduler|internal)_\w+)` \|", table)) == families
+    assert set(re.findall(r"\| `(persys_(?:scheduler|internal|offload)\w+)` \|", table)) == families
 
 
 class ExpiredCertificate:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import aiohttp
 import pytest
 
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -234,3 +235,20 @@ async def test_a_workload_that_waits_is_placed_before_another_returns(cluster: C
     await until_on(cluster, "n1", "waits")
 
     assert "web" not in {order.id for order in home.agent.applies}
+
+
+async def test_offloaded_workloads_and_their_price_are_exported(cluster: Cluster) -> None:
+    await a_remote(cluster, price=0.25)
+    await cluster.control.send(a_request(offload="prefer"))
+    await until_on(cluster, "far")
+    url = f"http://127.0.0.1:{cluster.settings.metrics_port}/metrics"
+    text = ""
+
+    async def exported() -> bool:
+        nonlocal text
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            text = await response.text()
+        return 'persys_offloaded_workloads{tier="1",type="container"} 1.0' in text
+
+    await eventually(exported, lambda: f"the workload to be counted: {text}")
+    assert "persys_offload_spend_per_hour 0.2\n" in text
