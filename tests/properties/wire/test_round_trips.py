@@ -17,6 +17,7 @@ from persys.model.placement import (
     Assignment,
     Constraint,
     HostPort,
+    Offload,
     Operator,
     Resources,
     Rules,
@@ -329,6 +330,7 @@ constraints = st.one_of(
 @st.composite
 def rule_sets(draw: st.DrawFn) -> Rules:
     group = draw(st.one_of(st.just(""), words))
+    offload = draw(st.sampled_from(Offload))
     return Rules(
         constraints=tuple(draw(st.lists(constraints, max_size=3))),
         tolerations=tuple(draw(st.lists(st.sampled_from(["*", "gpu", "team=ml"]), max_size=2))),
@@ -337,6 +339,9 @@ def rule_sets(draw: st.DrawFn) -> Rules:
         spread_over=tuple(draw(st.lists(words, max_size=2))) if group else (),
         strategy=draw(st.sampled_from([None, Strategy.SPREAD, Strategy.BINPACK])),
         priority=draw(st.integers(0, 100)),
+        offload=offload,
+        offload_data=offload is not Offload.NEVER and draw(st.booleans()),
+        return_when_free=offload is Offload.WHEN_FULL and draw(st.booleans()),
     )
 
 
@@ -494,6 +499,7 @@ def test_node_usage_round_trips(used: NodeUsage) -> None:
         st.frozensets(words),
         st.integers(0, 100),
         st.floats(0, 1_000_000),
+        st.builds(Resources, amounts, amounts, amounts),
         words,
     )
 )

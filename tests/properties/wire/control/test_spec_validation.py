@@ -151,6 +151,9 @@ messages = st.one_of(
         spread_over=st.lists(texts, max_size=2),
         strategy=st.sampled_from(["", "spread", "BinPack", "x"]),
         priority=st.none() | st.integers(-5, 105),
+        offload=st.sampled_from(["", "never", "when-full", "prefer", "x"]),
+        offload_data=st.booleans(),
+        **{"return": st.sampled_from(["", "when-free", "x"])},
     ),
     st.dictionaries(st.sampled_from(["zone", "node.id"]), st.text(max_size=70)),
 )

@@ -12,6 +12,8 @@ from persys.cli.framework.command_table import GROUPS, SINGLES, Command
 from persys.cli.framework.did_you_mean import _INSTEAD
 from persys.cli.framework.parser import parse
 from persys.infra.command_line import StrictParser
+from persys.model.placement import Offload, Rules
+from persys.wire.control.placement import rules_message
 from persys.wire.gen.control.v1 import control_pb2
 
 if TYPE_CHECKING:
@@ -164,12 +166,15 @@ def test_a_compose_file_is_applied_as_a_stack(cluster: Cluster, ctl: Run, tmp_pa
 def test_the_printed_spec_can_be_applied_again(cluster: Cluster, ctl: Run) -> None:
     view = cluster.add_workload("web")
     view.spec.container.image = "nginx"
+    rules = Rules(offload=Offload.WHEN_FULL, offload_data=True, return_when_free=True)
+    view.spec.placement.MergeFrom(rules_message(rules))
     shown = ctl("workload", "get", "web", "-o", "yaml")
 
     result = ctl("apply", "-f", "-", stdin=shown.out)
 
     assert (result.code, result.out) == (0, "web: unchanged\n")
-    assert cluster.applied[0].spec.container.image == "nginx"
+    assert cluster.applied[0].spec.container == view.spec.container
+    assert cluster.applied[0].spec.placement == view.spec.placement
 
 
 def test_apply_prints_created_updated_or_unchanged(cluster: Cluster, ctl: Run) -> None:

@@ -5,6 +5,8 @@ from datetime import timedelta
 import aiohttp
 import pytest
 
+from persys.model.placement import Offload, Rules
+from persys.wire.control.placement import rules_message
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.third_party_agent import Node
@@ -17,17 +19,16 @@ late = pytest.mark.parametrize(
 )
 
 
-def a_request(name: str = "web", *, cpu: int = 800, **rules: object) -> pb.ApplyWorkloadRequest:
+def a_request(
+    name: str = "web", *, offload: Offload = Offload.NEVER, returns: bool = False
+) -> pb.ApplyWorkloadRequest:
     spec = pb.WorkloadSpec(
         type="container",
-        resources=pb.ResourceRequirements(cpu_millicores=cpu, memory_mb=64),
+        resources=pb.ResourceRequirements(cpu_millicores=800, memory_mb=64),
         container=pb.ContainerSpec(image="nginx"),
-        placement=pb.PlacementRules(**rules),
+        placement=rules_message(Rules(offload=offload, return_when_free=returns)),
     )
     return pb.ApplyWorkloadRequest(workload_id=name, spec=spec)
-
-
-RETURNS = {"offload": "when-full", "return": "when-free"}
 
 
 async def a_remote(cluster: Cluster, node_id: str = "far", *, price: float = 0.1) -> Node:
@@ -67,7 +68,7 @@ async def until_on(cluster: Cluster, node_id: str, name: str = "web") -> pb.Work
 
 async def an_offloaded_workload(cluster: Cluster) -> tuple[Node, Node]:
     home, far = await a_full_home(cluster), await a_remote(cluster)
-    await cluster.control.send(a_request(**RETURNS))
+    await cluster.control.send(a_request(offload=Offload.WHEN_FULL, returns=True))
     await until_on(cluster, "far")
     return home, far
 
@@ -77,7 +78,7 @@ async def test_a_waiting_workload_is_offloaded_also_by_the_next_leader(cluster: 
     await a_full_home(cluster)
     await a_remote(cluster)
     await a_remote(cluster, "expensive", price=0.5)
-    await cluster.control.send(a_request(offload="when-full"))
+    await cluster.control.send(a_request(offload=Offload.WHEN_FULL))
     view = await cluster.control.workload("web")
     assert (view.status, view.assigned_node_id) == ("Pending", "")
     await cluster.stop()
@@ -102,7 +103,7 @@ async def test_a_waiting_workload_uses_capacity_in_tier_0_that_is_freed_first(
 ) -> None:
     await a_full_home(cluster)
     await a_remote(cluster)
-    await cluster.control.send(a_request(offload="when-full"))
+    await cluster.control.send(a_request(offload=Offload.WHEN_FULL))
     found = await explained(cluster)
     assert "1 node in tier 1 (offload is when-full, after 3600 s of waiting)" in found.summary
     assert "; it may be offloaded in 3" in found.summary
@@ -116,8 +117,8 @@ async def test_a_plan_names_the_node_that_is_used_after_the_waiting_time(cluster
     await a_full_home(cluster)
     await a_remote(cluster)
     requests = [
-        a_request("waits", offload="when-full"),
-        a_request("at-once", offload="prefer"),
+        a_request("waits", offload=Offload.WHEN_FULL),
+        a_request("at-once", offload=Offload.PREFER),
         a_request("stays"),
     ]
 
@@ -139,7 +140,7 @@ async def test_capacity_counts_higher_tiers_separately(cluster: Cluster) -> None
     await a_remote(cluster)
 
     allowed = await cluster.control.stub.GetCapacity(
-        pb.GetCapacityRequest(spec=a_request(offload="when-full").spec), timeout=10
+        pb.GetCapacityRequest(spec=a_request(offload=Offload.WHEN_FULL).spec), timeout=10
     )
     refused = await cluster.control.stub.GetCapacity(
         pb.GetCapacityRequest(spec=a_request().spec), timeout=10
@@ -175,7 +176,7 @@ async def test_an_offloaded_workload_returns_and_runs_all_the_time(cluster: Clus
 @soon
 async def test_a_return_is_continued_by_the_next_leader(cluster: Cluster) -> None:
     far = await a_remote(cluster)
-    await cluster.control.send(a_request(**RETURNS))
+    await cluster.control.send(a_request(offload=Offload.WHEN_FULL, returns=True))
     await until_on(cluster, "far")
     home = await cluster.prepare("n1")
     home.agent.behaviour.work_seconds = 3600  # it does not start yet
@@ -239,7 +240,7 @@ async def test_a_workload_that_waits_is_placed_before_another_returns(cluster: C
 
 async def test_offloaded_workloads_and_their_price_are_exported(cluster: Cluster) -> None:
     await a_remote(cluster, price=0.25)
-    await cluster.control.send(a_request(offload="prefer"))
+    await cluster.control.send(a_request(offload=Offload.PREFER))
     await until_on(cluster, "far")
     url = f"http://127.0.0.1:{cluster.settings.metrics_port}/metrics"
     text = ""

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from persys.core.placement.constraints import written
+from persys.core.placement.requirements import has_data
 from persys.errors import InvalidError
-from persys.model.placement import Constraint, Operator, Resources, Rules, Strategy
+from persys.model.placement import Constraint, Offload, Operator, Resources, Rules, Strategy
 from persys.model.spec import ContainerSpec
 from persys.wire.control.placement import node_taints, rules
-from persys.wire.control.spec_decode import workload_rules
+from persys.wire.control.spec_decode import workload_rules, workload_spec
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.specfile.parser import read_spec_file
@@ -58,6 +59,16 @@ def test_the_example_matches_its_comments() -> None:
     assert report[1] == 300
 
 
+def test_the_example_of_offloading_matches_its_comments() -> None:
+    documents = read_spec_file((PROJECT / "examples" / "offload.yaml").read_text())
+    waits, prefers, data = (workload_rules(document.request.spec)[0] for document in documents)
+
+    assert waits == Rules(offload=Offload.WHEN_FULL, return_when_free=True)
+    assert prefers == Rules(offload=Offload.PREFER)
+    assert data == Rules(offload=Offload.WHEN_FULL, offload_data=True)
+    assert has_data(workload_spec(documents[2].request.spec)[0])
+
+
 def test_the_example_in_the_manual_can_be_applied() -> None:
     (section,) = re.findall(r"## Placement.*?```yaml\n(.*?)```", MANUAL, re.DOTALL)
     output, _ = of_file(section)
@@ -92,6 +103,11 @@ def test_priority_zero_differs_from_an_unset_priority() -> None:
         ("placement: {strategy: pile}", "placement.strategy", "spread or binpack"),
         ("placement: {priority: 101}", "placement.priority", "0 to 100"),
         ("placement: {prio: 1}", "placement.prio", "did you mean priority"),
+        ("placement: {offload: maybe}", "placement.offload", "never, when-full or prefer"),
+        ("placement: {offload_data: true}", "placement.offload_data", "set offload too"),
+        ("placement: {return: when-free}", "placement.return", "set offload too"),
+        ("placement: {offload: when-full, return: later}", "placement.return", "when-free"),
+        ("placement: {offload: prefer, return: when-free}", "placement.return", "only one of"),
         ("stop_after: soon", "stop_after", "expected a duration"),
         ("stop_after: 1500ms", "stop_after", "whole seconds"),
         ("stop_after: 5m\nstop_after_seconds: 5", "stop_after", "only one of them"),
