@@ -24,6 +24,9 @@ STRAY_TASKS = frozenset({"asyncio.create_task", "asyncio.ensure_future", "asynci
 # Each third-party client is imported in one module.
 CLIENT_DOORS = {
     "aiodocker": {"agent/runtimes/docker/engine.py"},
+    "boto3": {"providers/ec2.py"},
+    "botocore": {"providers/ec2.py"},
+    "libcloud": {"providers/libcloud.py"},
     "sqlite3": {
         "store/sqlite.py",
         "agent/journal/store.py",

@@ -16,15 +16,12 @@ from persys.model.placement import Resources
 from persys.model.spec import VMSpec
 from persys.model.status import Status
 
-# The tags of every machine. The uid distinguishes clusters with the same id in one account.
-TAG_CLUSTER = "persys-cluster"
-TAG_CLUSTER_UID = "persys-cluster-uid"
-TAG_POOL = "persys-pool"
-TAG_MACHINE = "persys-machine"
-
 
 class MachineRequest(Struct, frozen=True):
-    """A machine to create. `name` is unique in its cluster and is the id of its node."""
+    """A machine to create. `name` is unique in its cluster and is the id of its node.
+
+    `tags` are those of model.nodepool.
+    """
 
     name: str
     tags: dict[str, str]
