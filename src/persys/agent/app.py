@@ -232,6 +232,7 @@ class Agent:
             responding=self._node.watches.responding(),
             journal_problem=journal.problem(),
             scheduler=scheduler,
+            leader_silent_for=self._shared.contact.silent_for(),
             workload_count=len(journal.entries),
             tls=self._environment.tls,
         )

@@ -1,6 +1,7 @@
 """Prometheus metrics of the agent: one class per concern, and the gauges that are computed on each scrape."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -266,10 +267,13 @@ def health_of(
     responding: Mapping[WorkloadType, bool],
     journal_problem: str,
     scheduler: str,
+    leader_silent_for: timedelta | None,
     workload_count: int,
     tls: Tls | None,
 ) -> dict[str, Any]:
-    """`responding`: whether each runtime of the node responds."""
+    """`responding`: whether each runtime of the node responds. Machines of node pools read the last contact
+    with the leader and the number of workloads."""
+    silent = None if leader_silent_for is None else leader_silent_for.total_seconds()
     works = all(responding.values()) and not journal_problem
     return {
         "status": OK if works else "degraded",
@@ -281,6 +285,7 @@ def health_of(
         },
         "journal": journal_problem or OK,
         "scheduler": scheduler,
+        "leader_contact_seconds": silent,
         "workloads": workload_count,
         **({"certificate": tls.health()} if tls is not None else {}),
     }

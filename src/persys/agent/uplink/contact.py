@@ -70,6 +70,11 @@ class SchedulerContact:
             return timedelta()
         return timedelta(seconds=max(0.0, now - self._unbroken))
 
+    def silent_for(self) -> timedelta | None:
+        """The time since the last heartbeat that the leader acknowledged; None: there was none."""
+        silence = self._clock.monotonic() - self._acknowledged_at
+        return timedelta(seconds=silence) if silence < float("inf") else None
+
     async def is_established_for(self, order: Order) -> bool:
         """Whether the order can be accepted now: it may arrive just before the first heartbeat response."""
         if order.stop_after_seconds:

@@ -231,6 +231,7 @@ def test_health_and_metrics_are_served_over_http(
     assert health["node_id"] == agent.node_id
     assert health["runtimes"] == {"container": "ok"}
     assert health["scheduler"] == "standalone"
+    assert (health["workloads"], health["leader_contact_seconds"]) == (1, None)
     assert 'persys_agent_workloads{actual="stopped"} 1.0' in metrics
     assert 'persys_agent_actions_total{kind="apply_workload",outcome="completed"} 1.0' in metrics
 

@@ -162,6 +162,20 @@ async def test_contact_is_unbroken_without_a_long_gap(tmp_path: Path) -> None:
         assert contact.unbroken_for() == timedelta(seconds=5)
 
 
+async def test_the_time_without_a_leader_is_unknown_until_the_first_contact(
+    tmp_path: Path,
+) -> None:
+    clock = SetClock()
+    async with a_state(tmp_path / "state.db") as journal:
+        contact = SchedulerContact(journal, clock, wake=lambda _name: None)
+        before = contact.silent_for()
+        await contact.acknowledged(sent=clock.monotonic(), sent_at=clock.now())
+        clock.advance(7)
+
+        assert before is None
+        assert contact.silent_for() == timedelta(seconds=7)
+
+
 WITH_DATA = replace(
     ORDER,
     stop_after_seconds=0,
