@@ -97,6 +97,7 @@ async def _making(count: int) -> float:
             clock,
             supervisor,
             unavailable=tuple,
+            runtime_problem=str,
             policy=policy,
         )
         times = _times(count)

@@ -119,6 +119,7 @@ class Agent:
         self._workloads = build_workloads(settings, environment, shared, node)
         self.api = build_api(settings, node_id, environment, shared, node, self._workloads)
         self.registry = shared.metrics.registry
+        self.contact = shared.contact
         self.supervisor = shared.supervisor
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -189,9 +190,7 @@ class Agent:
 
     def _build_session(self, port: int) -> SchedulerSession:
         settings, environment = self._settings, self._environment
-        registration = build_registration(
-            settings, self._node_id, port=port, boot_id=environment.boot_id
-        )
+        registration = build_registration(settings, self._node_id, environment, port=port)
         return build_session(
             settings, environment, self._shared, self._node, self.api, registration
         )
@@ -230,6 +229,7 @@ class Agent:
             self._node_id,
             self._settings.version,
             responding=self._node.watches.responding(),
+            runtime_problem=self._node.watches.problem(),
             journal_problem=journal.problem(),
             scheduler=scheduler,
             leader_silent_for=self._shared.contact.silent_for(),

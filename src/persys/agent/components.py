@@ -31,7 +31,7 @@ from persys.agent.uplink.link import CALL_DEADLINE_SECONDS, Connect
 from persys.agent.uplink.session import NodeRegistration, SchedulerSession
 from persys.agent.uplink.stream_link import connect_stream
 from persys.agent.volumes.inventory import Inventory
-from persys.agent.workloads.admission import Admission, AdmissionLimits
+from persys.agent.workloads.admission import Admission, AdmissionLimits, Refusal
 from persys.agent.workloads.crash_recovery import Recovery
 from persys.agent.workloads.health_probes import HealthProbes
 from persys.agent.workloads.node_policy import policy_of
@@ -80,6 +80,11 @@ class Environment:
     detect: Callable[[], Awaitable[bool]] | None = None  # returns whether a runtime was added
     tls: Tls | None = None
     sessions: SessionService | None = None  # None: of the runtimes of this node
+    # What the node registers, from the capabilities of the host and the runtimes.
+    registered: Callable[[Capabilities], Capabilities] = lambda found: found
+    labels: Mapping[str, str] = field(default_factory=dict)  # besides those of the settings
+    refusal: Refusal | None = None  # another reason to refuse a new workload
+    stop_after_parts: int = 1  # into which `stop_after` is divided; this node uses one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,9 @@ def build_shared(environment: Environment) -> Shared:
         OwnedWork(supervisor, limit=REQUESTS_MAX),
         KeyedLock(),
         queue,
-        SchedulerContact(journal, clock, wake=queue.wake),
+        SchedulerContact(
+            journal, clock, wake=queue.wake, stop_after_parts=environment.stop_after_parts
+        ),
         Recorder(
             journal,
             clock,
@@ -165,9 +172,10 @@ def build_node(settings: AgentSettings, environment: Environment, shared: Shared
     )
 
     def capabilities() -> Capabilities:
-        return capabilities_of(
+        found = capabilities_of(
             settings, runtimes, environment.host, environment.volumes, pools.current()
         )
+        return environment.registered(found)
 
     def unavailable() -> list[WorkloadType]:
         """Workload types that this node cannot run now. Without a journal it accepts no orders."""
@@ -210,7 +218,12 @@ def build_workloads(
         reconciles=settings.reconcile_enabled,
     )
     admission = Admission(
-        build_limits(settings, node), journal, node.host_sampler, metrics, is_here=steps.may_have
+        build_limits(settings, node),
+        journal,
+        node.host_sampler,
+        metrics,
+        is_here=steps.may_have,
+        other=environment.refusal,
     )
     return WorkloadComponents(
         previous_logs,
@@ -357,6 +370,7 @@ def build_session(
             environment.clock,
             shared.supervisor,
             unavailable=node.unavailable,
+            runtime_problem=node.watches.problem,
             policy=policy_of(settings),
         ),
         find_service=lambda name: _find_service(name, settings.dns_server),
@@ -364,7 +378,7 @@ def build_session(
 
 
 def build_registration(
-    settings: AgentSettings, node_id: NodeId, *, port: int, boot_id: str
+    settings: AgentSettings, node_id: NodeId, environment: Environment, *, port: int
 ) -> NodeRegistration:
     """`port` is the port of the agent's gRPC server."""
     labels = dict(settings.node_labels)
@@ -377,10 +391,10 @@ def build_registration(
         node_id,
         settings.cluster_id,
         settings.version,
-        labels=labels,
+        labels=lambda: {**environment.labels, **labels},
         endpoint=endpoint,
         port=port,
-        boot_id=boot_id,
+        boot_id=environment.boot_id,
     )
 
 

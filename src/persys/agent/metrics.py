@@ -265,14 +265,17 @@ def health_of(
     version: str,
     *,
     responding: Mapping[WorkloadType, bool],
+    runtime_problem: str,
     journal_problem: str,
     scheduler: str,
     leader_silent_for: timedelta | None,
     workload_count: int,
     tls: Tls | None,
 ) -> dict[str, Any]:
-    """`responding`: whether each runtime of the node responds. Machines of node pools read the last contact
-    with the leader and the number of workloads."""
+    """`responding`: whether each runtime of the node responds; `runtime_problem`: why one does not.
+
+    Machines of node pools read the last contact with the leader and the number of workloads.
+    """
     silent = None if leader_silent_for is None else leader_silent_for.total_seconds()
     works = all(responding.values()) and not journal_problem
     return {
@@ -281,7 +284,8 @@ def health_of(
         "version": version,
         "node_id": node_id,
         "runtimes": {
-            kind.value: OK if answers else "no answer" for kind, answers in responding.items()
+            kind.value: OK if answers else runtime_problem or "no answer"
+            for kind, answers in responding.items()
         },
         "journal": journal_problem or OK,
         "scheduler": scheduler,

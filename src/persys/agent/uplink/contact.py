@@ -35,9 +35,16 @@ STEP_BACK_MAX = timedelta(seconds=1)
 
 class SchedulerContact:
     def __init__(
-        self, journal: Journal, clock: Clock, *, wake: Callable[[WorkloadId], None]
+        self,
+        journal: Journal,
+        clock: Clock,
+        *,
+        wake: Callable[[WorkloadId], None],
+        stop_after_parts: int = 1,
     ) -> None:
+        """`stop_after_parts`: workloads stop after this fraction of `stop_after`."""
         self._journal = journal
+        self._parts = stop_after_parts
         self._clock = clock
         self._wake = wake
         self._acknowledged_at = _on_monotonic(journal.contact_at, clock)
@@ -52,7 +59,7 @@ class SchedulerContact:
         """Whether the workload must stop: its stop_after has expired, or another host has its data."""
         if self._superseded and has_data(order.spec):
             return True
-        return 0 < order.stop_after_seconds <= self._clock.monotonic() - self._acknowledged_at
+        return 0 < self._span(order) <= self._clock.monotonic() - self._acknowledged_at
 
     def set_superseded(self, superseded: bool) -> None:
         """Record whether another host is registered as this node. Stopped workloads wait for a new order."""
@@ -127,9 +134,12 @@ class SchedulerContact:
             next_end = min((end for end in ends if end > now), default=now + CHECK_SECONDS)
             await asyncio.sleep(min(next_end - now, CHECK_SECONDS))
 
-    def _spans(self) -> list[int]:
+    def _span(self, order: Order) -> float:
+        return order.stop_after_seconds / self._parts
+
+    def _spans(self) -> list[float]:
         return [
-            entry.order.stop_after_seconds
+            self._span(entry.order)
             for entry in self._journal.entries.values()
             if entry.order.stop_after_seconds
         ]

@@ -68,9 +68,10 @@ class ReportBuilder:
         supervisor: Supervisor,
         *,
         unavailable: Callable[[], Iterable[WorkloadType]],
+        runtime_problem: Callable[[], str],
         policy: NodePolicy,
     ) -> None:
-        """`unavailable`: the workload types whose runtime does not respond now."""
+        """`unavailable`: the workload types whose runtime does not respond now; `runtime_problem`: why."""
         self._node_id = node_id
         self._journal = journal
         self._host_sampler = host_sampler
@@ -78,6 +79,7 @@ class ReportBuilder:
         self._clock = clock
         self._supervisor = supervisor
         self._unavailable = unavailable
+        self._runtime_problem = runtime_problem
         self._policy = policy
 
     def heartbeat(
@@ -109,6 +111,7 @@ class ReportBuilder:
             ],
             unavailable_types=[kind.value for kind in self._unavailable()],
             journal_problem=shortened(self._journal.problem(), PROBLEM_LENGTH_MAX),
+            runtime_problem=shortened(self._runtime_problem(), PROBLEM_LENGTH_MAX),
         )
 
 

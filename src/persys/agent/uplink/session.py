@@ -59,7 +59,7 @@ class NodeRegistration:
     node_id: NodeId
     cluster_id: str
     version: str
-    labels: dict[str, str]
+    labels: Callable[[], dict[str, str]]
     endpoint: str  # "": the source address towards the scheduler, with `port`
     port: int
     boot_id: str  # of the kernel that runs this process and its runtimes; "": unknown
@@ -84,13 +84,13 @@ class SchedulerSession:
     ) -> None:
         """`find_service` resolves SRV names, and blocks.
 
-        The capabilities are collected with each full heartbeat, and when a change of the node is reported.
-        If they have changed, the node registers again.
+        The capabilities and labels are collected with each full heartbeat, and when a change of the node is
+        reported. If they have changed, the node registers again.
         """
         self._registration = registration
         self._addresses = addresses
         self._capabilities = capabilities
-        self._registered: Capabilities | None = None  # as last registered
+        self._registered: tuple[Capabilities, dict[str, str]] | None = None  # as last registered
         self._connect = connect
         self._random = random
         self._session_id = f"{random.getrandbits(128):032x}"  # identifies this process
@@ -147,10 +147,11 @@ class SchedulerSession:
     async def _join(self, link: Link, address: str) -> float:
         """Register the node. Returns the heartbeat interval in seconds."""
         registration, has = self._registration, self._capabilities()
+        labels = registration.labels()
         request = control_pb2.RegisterNodeRequest(
             node_id=registration.node_id,
             capabilities=capabilities_message(has),
-            labels=registration.labels,
+            labels=labels,
             agent_version=registration.version,
             grpc_endpoint=registration.endpoint or await self._endpoint(address),
             cluster_id=registration.cluster_id,
@@ -166,7 +167,7 @@ class SchedulerSession:
         self._contact.set_superseded(not answer.accepted and answer.superseded)
         if not answer.accepted:
             raise SchedulerLostError(f"refused: {answer.reason}")
-        self._registered = has
+        self._registered = (has, labels)
         await self._keep_instance(answer.instance_id)
         if answer.cluster_uid and answer.cluster_uid != self._journal.cluster_uid:
             await self._join_cluster(answer.cluster_uid)
@@ -219,7 +220,7 @@ class SchedulerSession:
             wait = due - self._clock.monotonic()
             if wait <= 0:
                 self._pending_reports.take()  # before the report is built: later changes are reported again
-                if self._capabilities() != self._registered:
+                if (self._capabilities(), self._registration.labels()) != self._registered:
                     interval = await self._join(link, address)
                 due = self._clock.monotonic() + interval
                 await self._send_heartbeat(link, self._journal.entries, complete=True)

@@ -17,6 +17,10 @@ from persys.model.placement import Resources
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Desired, Order
 
+Refusal = Callable[
+    [Order], Awaitable[Failure | None]
+]  # why a new workload is refused; None: it is not
+
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
@@ -36,13 +40,18 @@ class Admission:
         metrics: Metrics,
         *,
         is_here: Callable[[Order], Awaitable[bool]],
+        other: Refusal | None = None,
     ) -> None:
-        """`is_here`: whether the runtime has the workload, or does not respond."""
+        """`is_here`: whether the runtime has the workload, or does not respond.
+
+        `other`: asked for a workload that fits on the node.
+        """
         self._bounds = bounds
         self._journal = journal
         self._host_sampler = host_sampler
         self._metrics = metrics
         self._is_here = is_here
+        self._other = other
         self._load: Load | None = None
         self._arriving: dict[WorkloadId, Resources] = {}
         metrics.admission.show_thresholds(bounds.most)
@@ -72,7 +81,9 @@ class Admission:
         why = why or too_much(
             demand_of(order.spec), given=self._allocated(), allocatable=self._bounds.allocatable()
         )
-        if not why or await self._is_here(order):
+        if not why:
+            return await self._other(order) if self._other is not None else None
+        if await self._is_here(order):
             return None
         self._metrics.admission.refused(kind)
         text = f"this node is full: {why}"

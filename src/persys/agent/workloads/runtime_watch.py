@@ -55,6 +55,12 @@ class RuntimeWatch:
         self._up = metrics.runtime_up.labels(type_.value)
         self._listening: bool | None = None  # None: not tried yet
         self._pings_lost = 0
+        self._problem = ""  # of the last failure
+
+    @property
+    def problem(self) -> str:
+        """Why the runtime does not respond; empty: it does."""
+        return "" if self.responds else self._problem
 
     @property
     def responds(self) -> bool:
@@ -100,7 +106,11 @@ class RuntimeWatch:
         try:
             async with asyncio.timeout(PING_DEADLINE_SECONDS):
                 await self._runtimes[self._type].ping()
-        except (TimeoutError, PersysError):
+        except TimeoutError:
+            self._problem = f"no response within {PING_DEADLINE_SECONDS:g} s"
+            return False
+        except PersysError as err:
+            self._problem = str(err)
             return False
         return True
 
@@ -117,6 +127,7 @@ class RuntimeWatch:
         self._queue.wake_all()
 
     def _on_loss(self, why: str) -> None:
+        self._problem = why
         if self._listening is False:
             return
         log.warning("runtime.lost", runtime=self._type.value, reason=why)
@@ -169,6 +180,11 @@ class RuntimeWatches:
             kind: self._watches[kind].responds if kind in self._watches else True
             for kind in sorted(self._runtimes)
         }
+
+    def problem(self) -> str:
+        """Why the first runtime that does not respond does not; empty: all respond."""
+        found = (self._watches[kind].problem for kind in sorted(self._watches))
+        return next(filter(None, found), "")
 
     def unavailable(self) -> list[WorkloadType]:
         return [kind for kind, answers in self.responding().items() if not answers]

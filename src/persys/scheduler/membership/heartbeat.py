@@ -26,7 +26,14 @@ log = structlog.get_logger()
 
 LOGGED_MAX = 20_000  # nodes
 # Fields that differ in nearly every heartbeat.
-VOLATILE = ("usage", "timestamp", "workload_usage", "internal_errors", "journal_problem")
+VOLATILE = (
+    "usage",
+    "timestamp",
+    "workload_usage",
+    "internal_errors",
+    "journal_problem",
+    "runtime_problem",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,7 @@ class Report:
     internal_errors: tuple[InternalError, ...] = ()
     unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not respond
     journal_problem: str = ""  # why the agent accepts no orders
+    runtime_problem: str = ""  # why the runtimes of `unavailable_types` do not respond
 
 
 class ReportLimits:
@@ -123,7 +131,7 @@ def read(
         kind for kind in WorkloadType if kind.value in heartbeat.unavailable_types
     )
     errors = tuple(map(_internal_error, heartbeat.internal_errors))
-    journal_problem = heartbeat.journal_problem
+    journal_problem, runtime_problem = heartbeat.journal_problem, heartbeat.runtime_problem
     observations = statuses.read(heartbeat, sender, now, limited)  # last: it clears fields
     return Report(
         usage=usage,
@@ -135,6 +143,7 @@ def read(
         internal_errors=errors,
         unavailable_types=unavailable,
         journal_problem=journal_problem,
+        runtime_problem=runtime_problem,
     )
 
 

@@ -224,6 +224,7 @@ class Membership:
         member.usage = report.usage
         member.internal_errors = report.internal_errors
         member.journal_problem = report.journal_problem
+        member.runtime_problem = report.runtime_problem
         if self._cluster.set_unavailable(node_id, report.unavailable_types):
             self._capacity_freed(node_id)
         self._take_contained(node_id, report)

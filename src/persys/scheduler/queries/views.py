@@ -273,7 +273,8 @@ def _problems(member: NodeState) -> list[str]:
         found.append(f"accepts no orders: {member.journal_problem}")
     elif member.unavailable_types:
         silent = ", ".join(sorted(member.unavailable_types))
-        found.append(f"runtime does not respond: {silent}")
+        why = f": {member.runtime_problem}" if member.runtime_problem else ""
+        found.append(f"runtime does not respond: {silent}{why}")
     if member.unhealthy_types:
         found.append(f"runtime is unhealthy: {', '.join(sorted(member.unhealthy_types))}")
     return found

@@ -103,6 +103,7 @@ class NodeState:
     statuses: ReportedStatuses = field(default_factory=ReportedStatuses)
     internal_errors: tuple[InternalError, ...] = ()  # as its agent last reported them
     journal_problem: str = ""  # why its agent accepts no orders, as last reported
+    runtime_problem: str = ""  # why runtimes do not respond, as last reported
 
 
 class ClusterState:

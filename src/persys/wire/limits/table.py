@@ -84,7 +84,7 @@ TEXTS: dict[str, int] = {
         SENTENCE,
         """
         after before change changes copies detail error error_message left_out message next_steps placement
-        problem problems journal_problem reason status_reason summary text field
+        problem problems journal_problem runtime_problem reason status_reason summary text field
         """,
     ),
     # Paths, addresses and references.

@@ -144,7 +144,7 @@ class RegisterNodeResponse(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., heartbeat_interval_seconds: _Optional[int] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cluster_uid: _Optional[str] = ..., instance_id: _Optional[str] = ..., superseded: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete", "removed_workload_ids", "internal_errors", "unavailable_types", "instance_id", "journal_problem")
+    __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete", "removed_workload_ids", "internal_errors", "unavailable_types", "instance_id", "journal_problem", "runtime_problem")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_STATUSES_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +156,7 @@ class HeartbeatRequest(_message.Message):
     UNAVAILABLE_TYPES_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     usage: NodeUsage
     workload_statuses: _containers.RepeatedCompositeFieldContainer[WorkloadStatus]
@@ -167,7 +168,8 @@ class HeartbeatRequest(_message.Message):
     unavailable_types: _containers.RepeatedScalarFieldContainer[str]
     instance_id: str
     journal_problem: str
-    def __init__(self, node_id: _Optional[str] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., workload_statuses: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workload_usage: _Optional[_Iterable[_Union[WorkloadUsageSnapshot, _Mapping]]] = ..., complete: _Optional[bool] = ..., removed_workload_ids: _Optional[_Iterable[str]] = ..., internal_errors: _Optional[_Iterable[_Union[InternalError, _Mapping]]] = ..., unavailable_types: _Optional[_Iterable[str]] = ..., instance_id: _Optional[str] = ..., journal_problem: _Optional[str] = ...) -> None: ...
+    runtime_problem: str
+    def __init__(self, node_id: _Optional[str] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., workload_statuses: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workload_usage: _Optional[_Iterable[_Union[WorkloadUsageSnapshot, _Mapping]]] = ..., complete: _Optional[bool] = ..., removed_workload_ids: _Optional[_Iterable[str]] = ..., internal_errors: _Optional[_Iterable[_Union[InternalError, _Mapping]]] = ..., unavailable_types: _Optional[_Iterable[str]] = ..., instance_id: _Optional[str] = ..., journal_problem: _Optional[str] = ..., runtime_problem: _Optional[str] = ...) -> None: ...
 
 class InternalError(_message.Message):
     __slots__ = ("component", "where", "key", "text", "count", "last_at")
