@@ -183,17 +183,26 @@ def refused_as_full(situation: Situation) -> str:
 def after_refusal(situation: Situation, placer: Placer, now: datetime) -> Decision:
     """Reassign a workload that its node rejected.
 
+    A node that accepted the order before it rejected the workload still lists it, so a tombstone removes it.
     A workload with data moves only when the node can no longer start it: an earlier order without a response
     may still be in flight.
     """
     assignment = situation.assignment
     assert assignment is not None
     if not holds_data(situation.workload):
-        return assign(situation, placer, now)
+        decision = assign(situation, placer, now)
+        if not refused_as_full(situation) or not _has_accepted(situation):
+            return decision
+        return replace(decision, tombstone=Tombstone(assignment, now, keeps_data=True))
     left = Copy(assignment.node_id, assignment.epoch, being_removed=True)
     unbound = replace(situation, assignment=None, copies=(*situation.copies, left))
     waiting = assign(unbound, placer, now)
     return replace(waiting, tombstone=Tombstone(assignment, now, keeps_data=True))
+
+
+def _has_accepted(situation: Situation) -> bool:
+    dispatch = situation.dispatch
+    return dispatch is not None and dispatch.answered_at is not None and not dispatch.refused
 
 
 def reservation_differs(assignment: Assignment, needs: Requirements) -> bool:

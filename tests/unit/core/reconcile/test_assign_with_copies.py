@@ -8,6 +8,7 @@ from builders import (
     N1,
     N2,
     NOON,
+    a_dispatch,
     a_situation,
     a_workload,
     add_node,
@@ -143,6 +144,27 @@ def test_a_refused_workload_moves_and_with_data_only_if_the_node_cannot_start_it
         assert decision.tombstone is not None
         assert decision.tombstone.assignment == situation.assignment
         assert decision.tombstone.keeps_data
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_node_that_accepted_the_order_before_it_was_full_gets_a_tombstone(
+    refused: bool,
+) -> None:
+    node_index = NodeIndex()
+    add_node(node_index, "n1")
+    full = Failure(FailureReason.INSUFFICIENT_RESOURCES, "this node is full", code=NODE_FULL)
+    situation = replace(
+        a_situation(STATELESS, assignment=an_assignment(N2, epoch=7)),
+        observation=an_observation(Actual.FAILED, node_id=N2, epoch=7, failure=full),
+        dispatch=replace(a_dispatch(epoch=7), refused=refused),
+        next_epoch=40,
+    )
+
+    decision = decide(situation, rooms_of(node_index), Policy(), now=NOON, roll=0.5)
+
+    assert decision.assignment is not None
+    assert decision.assignment.node_id == N1
+    assert (decision.tombstone is None) is refused
 
 
 @either
