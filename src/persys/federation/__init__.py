@@ -9,7 +9,8 @@ It is an agent whose runtime is another cluster.
     remote.py       calls to the remote cluster, through its scheduler or gateway
     mapping.py      orders as requests to the remote cluster, and its views as artefacts
     events.py       the event stream of the remote cluster
-    runtime.py      the runtime and the volumes of the agent, on the remote cluster
+    runtime.py      the runtime, volumes and garbage of the agent, on the remote cluster
     access.py       logs, exec and usage of remote workloads
+    metrics.py      offloaded workloads, refusals, spend
     capacity.py     the capacity of the remote cluster as that of one node
 """

@@ -5,18 +5,22 @@ when the offer changes by more than a twentieth, so an idle federation writes no
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from persys.agent.journal.store import Journal
 from persys.agent.node.host import CpuTime, Disk, Memory
-from persys.errors import RuntimeUnavailableError
+from persys.errors import RefusedError, RuntimeUnavailableError
 from persys.federation.mapping import requested
 from persys.federation.ports import Remote
+from persys.model import feature
+from persys.model.node import Capabilities
 from persys.model.placement import Resources
+from persys.model.spec import WorkloadType
 from persys.model.workload import Desired
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -46,12 +50,34 @@ class Limits(Struct, frozen=True):
 class Offer(Struct, frozen=True):
     total: Resources = Resources()
     largest: Resources = Resources()  # the most that fits on a single node of the remote cluster
+    types: frozenset[WorkloadType] = frozenset()  # that at least one of its nodes supports
+    labels: dict[str, str] = {}  # that all of its nodes have
+    images: frozenset[str] = frozenset()  # VM images that at least one of its nodes has
+    remote: str = ""  # id and address of the cluster
 
     def differs_from(self, other: "Offer") -> bool:
+        """Whether it is worth a new registration."""
+        if _facts(self) != _facts(other):
+            return True
         return any(
             abs(mine - theirs) > CHANGE_MIN * max(mine, theirs)
             for mine, theirs in zip(_amounts(self), _amounts(other), strict=True)
         )
+
+    def capabilities(self, found: Capabilities) -> Capabilities:
+        """What the node registers. `found`: as of a machine."""
+        images = {f"{feature.IMAGE}{name}" for name in self.images}
+        return replace(
+            found,
+            types=self.types,
+            features=found.features | images,
+            remote=self.remote,
+            largest=self.largest,
+        )
+
+
+def _facts(offer: Offer) -> tuple[object, ...]:
+    return offer.types, offer.labels, offer.images, offer.remote
 
 
 def _amounts(offer: Offer) -> tuple[int, ...]:
@@ -64,7 +90,8 @@ def _amounts(offer: Offer) -> tuple[int, ...]:
 
 def offer_of(nodes: Iterable[pb.NodeView], used: Resources, limits: Limits) -> Offer:
     """`used`: what this cluster uses there already."""
-    free = [_free(node) for node in nodes if node.status == _READY and not node.cordoned]
+    usable = [node for node in nodes if _is_usable(node)]
+    free = [_free(node) for node in usable]
     share = limits.share
     total = Resources(
         used.cpu_millicores + int(share * sum(one.cpu_millicores for one in free)),
@@ -79,7 +106,23 @@ def offer_of(nodes: Iterable[pb.NodeView], used: Resources, limits: Limits) -> O
         max((one.memory_mb for one in free), default=0),
         max((one.disk_gb for one in free), default=0),
     )
-    return Offer(total, largest)
+    names = {name for node in usable for name in node.supported_workload_types}
+    return Offer(
+        total,
+        largest,
+        types=frozenset(kind for kind in WorkloadType if kind.value in names),
+        labels=_shared_labels(usable),
+    )
+
+
+def _is_usable(node: pb.NodeView) -> bool:
+    """What has arrived by federation is not offloaded again, so only machines count."""
+    return node.status == _READY and not node.cordoned and not node.remote
+
+
+def _shared_labels(nodes: Sequence[pb.NodeView]) -> dict[str, str]:
+    shared = set.intersection(*(set(node.labels.items()) for node in nodes)) if nodes else set()
+    return dict(sorted(shared))
 
 
 def _free(node: pb.NodeView) -> Resources:
@@ -95,6 +138,15 @@ class RemoteHost:
 
     def __init__(self) -> None:
         self.offer = Offer()
+        self.labels: dict[str, str] = {}  # of the offer; changed in place
+
+    def registered(self, found: Capabilities) -> Capabilities:
+        return self.offer.capabilities(found)
+
+    def take(self, offer: Offer) -> None:
+        self.offer = offer
+        self.labels.clear()
+        self.labels.update(offer.labels)
 
     def cpu_millicores(self) -> int:
         return self.offer.total.cpu_millicores
@@ -118,10 +170,12 @@ class Offers:
         journal: Journal,
         host: RemoteHost,
         limits: Limits,
+        address: str,
         *,
         changed: Callable[[], None],
     ) -> None:
         self._remote = remote
+        self._address = address
         self._journal = journal
         self._host = host
         self._limits = limits
@@ -136,18 +190,33 @@ class Offers:
     async def refresh(self) -> None:
         """While the remote cluster does not respond, the last offer stays valid."""
         try:
-            nodes = await self._remote.nodes()
-        except RuntimeUnavailableError as err:
+            offer = await self._present()
+        except (RuntimeUnavailableError, RefusedError) as err:
             if not self._fails:
                 log.warning("offer.not_refreshed", reason=str(err))
             self._fails = True
             return
         self._fails = False
-        offer = offer_of(nodes, self._used(), self._limits)
         if offer.differs_from(self._host.offer):
             log.info("offer.changed", cpu_millicores=offer.total.cpu_millicores)
-            self._host.offer = offer
+            self._host.take(offer)
             self._changed()
+
+    async def _present(self) -> Offer:
+        mode = await self._remote.mode()
+        offer = offer_of(await self._remote.nodes(), self._used(), self._limits)
+        return replace(
+            offer,
+            images=await self._images() if WorkloadType.VM in offer.types else frozenset(),
+            remote=f"{mode.cluster_id} {self._address}",
+        )
+
+    async def _images(self) -> frozenset[str]:
+        """Without permission to list images, only VMs with an image URL can be offloaded."""
+        try:
+            return frozenset(await self._remote.images())
+        except RefusedError:
+            return frozenset()
 
     def _used(self) -> Resources:
         """What the workloads reserve in the remote cluster. A stopped one reserves only its disks."""

@@ -11,6 +11,7 @@ from contextlib import aclosing, contextmanager
 from persys.core.backoff import doubled_seconds
 from persys.errors import OutOfRangeError, PersysError, RuntimeUnavailableError
 from persys.federation.mapping import Names
+from persys.federation.metrics import FederationMetrics
 from persys.federation.ports import Remote
 from persys.model.ids import WorkloadId
 
@@ -21,7 +22,8 @@ _Queue = asyncio.Queue[WorkloadId | RuntimeUnavailableError]
 
 
 class RemoteEvents:
-    def __init__(self, remote: Remote, names: Names) -> None:
+    def __init__(self, remote: Remote, names: Names, metrics: FederationMetrics) -> None:
+        self._metrics = metrics
         self._remote = remote
         self._names = names
         self._sequence: int | None = None  # of the last event
@@ -86,6 +88,7 @@ class RemoteEvents:
             self._sequence = await self._remote.last_event()
         async with aclosing(self._remote.events(self._sequence)) as events:
             self.problem = ""
+            self._metrics.set_up(True)
             self._connected.set()
             async for event in events:
                 self._sequence = event.sequence
@@ -100,6 +103,7 @@ class RemoteEvents:
 
     def _lost(self, problem: str) -> None:
         self.problem = problem
+        self._metrics.set_up(False)
         self._connected.clear()
         for queue in self._queues:
             queue.put_nowait(RuntimeUnavailableError(problem))

@@ -27,6 +27,12 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 SEPARATOR = "--"
 HOME_CLUSTER = "persys.home_cluster"
 HOME_REVISION = "persys.home_revision"
+HOME_STOP_AFTER = "persys.home_stop_after"  # seconds without contact to the home cluster
+# The time of `stop_after` is divided: this process stops the workload after a third without contact to the
+# home cluster, the remote leader after a third without contact to this process, and the remote agent after a
+# third without contact to its leader.
+STOP_AFTER_PARTS = 3
+STOP_AFTER_SECONDS_MIN = 30
 UNPLACEABLE = "Unplaceable"
 PROGRESS_AFTER = timedelta(seconds=2)  # the progress of a pull is not an event
 
@@ -45,16 +51,6 @@ class Names:
     def remote(self, workload_id: WorkloadId) -> str:
         return f"{self.prefix}{workload_id}"
 
-    def check(self, home_id: WorkloadId) -> None:
-        """Raises InvalidError if the remote cluster does not accept the id."""
-        try:
-            workload_id(self.remote(home_id))
-        except InvalidError as err:
-            raise InvalidError(
-                "workload_id",
-                f"is {self.remote(home_id)!r} in the federated cluster: expected {WORKLOAD_ID_RULE}",
-            ) from err
-
     def local(self, remote_id: str) -> WorkloadId | None:
         """None: it does not belong to this home cluster."""
         if not remote_id.startswith(self.prefix):
@@ -70,19 +66,46 @@ class Names:
         return f"{self.remote(workload_id)}."
 
 
+def check_order(order: Order, names: Names) -> None:
+    """Raises InvalidError for an order that no remote cluster can carry out."""
+    remote_id = names.remote(order.workload_id)
+    try:
+        workload_id(remote_id)
+    except InvalidError as err:
+        raise InvalidError(
+            "workload_id", f"is {remote_id!r} in the remote cluster: expected {WORKLOAD_ID_RULE}"
+        ) from err
+    if 0 < order.stop_after_seconds < STOP_AFTER_SECONDS_MIN:
+        raise InvalidError(
+            "spec.stop_after_seconds",
+            f"invalid time {order.stop_after_seconds}: expected at least {STOP_AFTER_SECONDS_MIN} in a "
+            "federated cluster, or 0 (never)",
+        )
+
+
 def apply_request(order: Order, names: Names) -> pb.ApplyWorkloadRequest:
     """Without rules: what has arrived by federation is not offloaded again."""
     spec = _without_derived(_with_references(order, names), order.workload_id)
+    metadata = {HOME_CLUSTER: names.home, HOME_REVISION: order.revision}
+    third = order.stop_after_seconds // STOP_AFTER_PARTS
+    if third:
+        metadata[HOME_STOP_AFTER] = str(third)
     return pb.ApplyWorkloadRequest(
         workload_id=names.remote(order.workload_id),
-        spec=spec_message(
-            spec,
-            requested(order.spec),
-            {HOME_CLUSTER: names.home, HOME_REVISION: order.revision},
-            stop_after_seconds=order.stop_after_seconds,
-        ),
+        spec=spec_message(spec, requested(order.spec), metadata, stop_after_seconds=third),
         desired_state=_DESIRED[order.desired],
     )
+
+
+def plan_request(order: Order, names: Names) -> pb.ApplyWorkloadRequest:
+    """Only for a plan: without secrets, which are stored when the order is carried out."""
+    spec = order.spec
+    if isinstance(spec, ContainerSpec | ComposeSpec):
+        secret = frozenset(order.secret_env)
+        spec = replace(spec, env={key: spec.env[key] for key in spec.env if key not in secret})
+    if isinstance(spec, ContainerSpec):
+        spec = replace(spec, files=tuple(file for file in spec.files if not file.secret))
+    return apply_request(replace(order, spec=spec), names)
 
 
 def requested(spec: Spec) -> Resources:
@@ -138,9 +161,12 @@ def _file_field(file: FileMount) -> str:
 
 
 def _without_derived(spec: Spec, home_id: WorkloadId) -> Spec:
-    """Without what the home cluster derived from the id: the remote cluster derives it from its own id."""
+    """Without what the home cluster derived from the id: the remote cluster derives it from its own id.
+
+    Names of Compose projects are derived there as well, because they are unique per node.
+    """
     match spec:
-        case ComposeSpec() if spec.project_derived:
+        case ComposeSpec():
             return replace(spec, project_name="", project_derived=False)
         case VMSpec():
             networks = tuple(
@@ -167,12 +193,17 @@ def artefact_of(view: pb.WorkloadView, order: Order) -> Artefact:
         revision=revision,
         facts=_facts(view),
         managed=True,
-        look_again_after=PROGRESS_AFTER if view.status == Status.PENDING else None,
     )
-    is_wanted = view.desired_state.lower() == order.desired.value
-    if not is_wanted or revision != order.revision or order.desired is not Desired.RUNNING:
+    if order.desired is not Desired.RUNNING or not has_goal(view, order):
         return seen
-    return replace(seen, reported=_reported(view))
+    reported = _reported(view)
+    after = PROGRESS_AFTER if reported.actual is Actual.PENDING else None
+    return replace(seen, reported=reported, look_again_after=after)
+
+
+def has_goal(view: pb.WorkloadView, order: Order) -> bool:
+    """Whether the remote cluster has the revision and the desired state of the order."""
+    return has_revision(view, order) and view.desired_state == _DESIRED.get(order.desired)
 
 
 def refusal(plan: pb.WorkloadPlan, *, exists: bool) -> Failure | None:
@@ -204,18 +235,15 @@ def is_placed(view: pb.WorkloadView) -> bool:
 
 
 def _condition(view: pb.WorkloadView) -> Condition:
-    match view.status:
-        case Status.RUNNING:
-            return Condition.RUNNING
-        case Status.STOPPED:
-            return Condition.EXITED
-        case Status.DELETING:
-            return Condition.REMOVING
-        case _:
-            return Condition.CREATED
+    """A workload that the remote cluster may start counts as running: it has to be stopped."""
+    if view.status == Status.DELETING:
+        return Condition.REMOVING
+    if view.status == Status.RUNNING or view.desired_state == _DESIRED[Desired.RUNNING]:
+        return Condition.RUNNING
+    return Condition.EXITED
 
 
-def _reported(view: pb.WorkloadView) -> Settled | None:
+def _reported(view: pb.WorkloadView) -> Settled:
     """The state of a workload that should run, as the remote cluster reports it."""
     code, message = view.reason.code, view.reason.message
     match view.status:
@@ -224,8 +252,6 @@ def _reported(view: pb.WorkloadView) -> Settled | None:
         case Status.PENDING if is_waiting(view):
             failure = Failure(FailureReason.INSUFFICIENT_RESOURCES, message, code=UNPLACEABLE)
             return Settled(Actual.FAILED, code=UNPLACEABLE, message=message, failure=failure)
-        case Status.PENDING:
-            return Settled(Actual.PENDING, code=code, message=message)
         case Status.STOPPED if code == COMPLETED:
             return Settled(Actual.STOPPED, code=COMPLETED, message=message, final=True)
         case Status.FAILED:
@@ -233,14 +259,14 @@ def _reported(view: pb.WorkloadView) -> Settled | None:
             failure = Failure(reason, message, retryable=view.reason.retryable, code=code)
             return Settled(Actual.FAILED, code=code, message=message, failure=failure)
         case _:
-            return None
+            return Settled(Actual.PENDING, code=code, message=message)
 
 
 def _facts(view: pb.WorkloadView) -> dict[str, str]:
     """What the remote cluster reports about it, and where it is there."""
     shown = {
         **view.metadata,
-        "remote.workload": view.workload_id,
-        "remote.node": view.assigned_node_id,
+        "remote_workload": view.workload_id,
+        "remote_node": view.assigned_node_id,
     }
     return {key: value for key, value in shown.items() if value}

@@ -18,6 +18,11 @@ class Remote(Protocol):
 
     async def nodes(self) -> list[pb.NodeView]: ...
 
+    async def mode(self) -> pb.ModeView: ...
+
+    async def images(self) -> set[str]:
+        """The names of the VM images of its nodes. Raises RefusedError without permission."""
+
     async def ensure_normal(self) -> None:
         """Raises RuntimeUnavailableError if the cluster is degraded or in recovery."""
 

@@ -61,9 +61,18 @@ class RemoteCluster:
 
     async def ensure_normal(self) -> None:
         """Raises RuntimeUnavailableError if the cluster is degraded or in recovery."""
-        mode: pb.ModeView = await self._read(self._stub.GetMode, pb.GetModeRequest())
+        mode = await self.mode()
         if mode.mode != NORMAL:
-            raise RuntimeUnavailableError(f"{self._name} is in mode {mode.mode}: {mode.reason}")
+            raise RuntimeUnavailableError(f"{self._name} is in {mode.mode} mode: {mode.reason}")
+
+    async def mode(self) -> pb.ModeView:
+        return await self._read(self._stub.GetMode, pb.GetModeRequest())
+
+    async def images(self) -> set[str]:
+        found: pb.ListImagesResponse = await self._call(
+            self._stub.ListImages, pb.ListImagesRequest()
+        )
+        return {image.name for image in found.images}
 
     async def nodes(self) -> list[pb.NodeView]:
         found: pb.ListNodesResponse = await self._read(self._stub.ListNodes, pb.ListNodesRequest())

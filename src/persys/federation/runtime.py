@@ -5,26 +5,33 @@ reports what it observes. It never concludes that a workload is absent from a cl
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
 
+from persys.agent.journal.records import Image
 from persys.agent.ports import PullWatch
 from persys.core.agent.admission import NODE_FULL
+from persys.core.agent.garbage import ImageUse, Item, Kind
 from persys.core.agent.next_step import Artefact
 from persys.core.placement.requirements import has_data
-from persys.errors import DeniedError, NotFoundError, RefusedError
+from persys.errors import DeniedError, NotFoundError, RefusedError, RuntimeUnavailableError
 from persys.federation.events import RemoteEvents
 from persys.federation.mapping import (
+    HOME_CLUSTER,
     Names,
     apply_request,
     artefact_of,
+    check_order,
+    has_goal,
     has_revision,
     is_placed,
     is_waiting,
+    plan_request,
     refusal,
     secret_values,
 )
+from persys.federation.metrics import FederationMetrics
 from persys.federation.ports import Remote
 from persys.model.ids import WorkloadId
 from persys.model.node import VolumeView
@@ -33,6 +40,7 @@ from persys.model.workload import Desired, Order
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 LOOK_SECONDS = 5.0  # in addition to events
+_MAY_RUN = (Status.RUNNING, Status.PENDING)
 LOG_TAIL_LINES = 20
 LOG_TAIL_BYTES_MAX = 4096
 
@@ -40,10 +48,17 @@ LOG_TAIL_BYTES_MAX = 4096
 class ClusterRuntime:
     """Implements agent.ports.Runtime."""
 
-    def __init__(self, remote: Remote, names: Names, events: RemoteEvents) -> None:
+    def __init__(
+        self,
+        remote: Remote,
+        names: Names,
+        events: RemoteEvents,
+        metrics: FederationMetrics,
+    ) -> None:
         self._remote = remote
         self._names = names
         self._events = events
+        self._metrics = metrics
 
     async def inspect(self, order: Order) -> Artefact | None:
         view = await self._view(order)
@@ -54,28 +69,39 @@ class ClusterRuntime:
         return None
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
-        """Create or update it. A workload that does not fit is not applied."""
+        """Create or update it. An update that does not fit is not applied."""
         request = apply_request(order, self._names)
         present = await self._view(order)
         try:
             if failure := await self._put_secrets(order, present):
                 return failure
-            plan = await self._remote.plan(request)
-            if failure := refusal(plan, exists=present is not None):
+            if present is not None and (failure := await self._plan(request, exists=True)):
                 return failure
             failure = _apply_failure(await self._remote.apply(request))
-        except DeniedError as err:
-            return Failure(FailureReason.RUNTIME_ERROR, f"the remote cluster refuses it: {err}")
         except RefusedError as err:
-            return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
+            return _refused(err)
         if failure is not None or present is not None or order.desired is not Desired.RUNNING:
             return failure
         return await self._until_placed(order)
 
+    async def refusal(self, order: Order) -> Failure | None:
+        """Why the remote cluster would not run a new workload now. Asked before the order is accepted."""
+        if order.desired is not Desired.RUNNING:
+            return None
+        try:
+            failure = await self._plan(plan_request(order, self._names), exists=False)
+        except RuntimeUnavailableError:
+            return None  # nothing is known: the order is carried out when the cluster responds
+        except RefusedError as err:
+            failure = _refused(err)
+        if failure is not None:
+            self._metrics.refused(failure)
+        return failure
+
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
         """Start a stopped workload, or retry a failed one."""
         view = await self._view(order)
-        if view is None or not has_revision(view, order) or view.desired_state != "Running":
+        if view is None or not has_goal(view, order):
             return await self.create(order, {})
         if is_waiting(view):
             # A workload with data waits there for the node that has it.
@@ -88,7 +114,7 @@ class ClusterRuntime:
         request = pb.ApplyWorkloadRequest(workload_id=artefact.id, desired_state="Stopped")
         failure = _apply_failure(await self._remote.apply(request))
         if failure is None:
-            await self._until(order, lambda view: view.status != Status.RUNNING)
+            await self._until(order, lambda view: view.status not in _MAY_RUN)
         return failure
 
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
@@ -102,11 +128,8 @@ class ClusterRuntime:
 
     async def discard(self, order: Order) -> Failure | None:
         """Delete the secrets of the workload, also those of its earlier revisions."""
-        prefix = self._names.secret_prefix(order.workload_id)
         try:
-            for secret in await self._remote.secrets():
-                if secret.name.startswith(prefix):
-                    await self._delete_secret(secret.name)
+            await delete_secrets(self._remote, self._names, order.workload_id)
         except RefusedError as err:
             return Failure(FailureReason.RUNTIME_ERROR, f"cannot delete its secrets: {err}")
         return None
@@ -132,10 +155,14 @@ class ClusterRuntime:
 
     async def _give_back(self, order: Order, view: pb.WorkloadView) -> Failure | None:
         """Delete a workload that the remote cluster cannot place: the home cluster places it elsewhere."""
-        failure = await self._delete(order)
-        return failure or Failure(
-            FailureReason.INSUFFICIENT_RESOURCES, view.reason.message, code=NODE_FULL
-        )
+        if failure := await self._delete(order):
+            return failure
+        full = Failure(FailureReason.INSUFFICIENT_RESOURCES, view.reason.message, code=NODE_FULL)
+        self._metrics.refused(full)
+        return full
+
+    async def _plan(self, request: pb.ApplyWorkloadRequest, *, exists: bool) -> Failure | None:
+        return refusal(await self._remote.plan(request), exists=exists)
 
     async def _delete(self, order: Order) -> Failure | None:
         try:
@@ -162,10 +189,6 @@ class ClusterRuntime:
                 return Failure(FailureReason.RUNTIME_ERROR, text)
         return None
 
-    async def _delete_secret(self, name: str) -> None:
-        with suppress(NotFoundError):
-            await self._remote.delete_secret(name)
-
     async def _view(self, order: Order) -> pb.WorkloadView | None:
         return await self._remote.workload(self._names.remote(order.workload_id))
 
@@ -191,7 +214,7 @@ class RemoteVolumes:
         self.drivers = frozenset({"local"})
 
     async def check(self, order: Order) -> None:
-        self._names.check(order.workload_id)
+        check_order(order, self._names)
 
     def path(self, workload_id: WorkloadId, name: str) -> Path:
         """Only the remote cluster knows the path; nothing here uses it."""
@@ -216,9 +239,74 @@ class RemoteVolumes:
         raise NotFoundError("volume", f"{name} of {workload_id}")
 
 
+class RemoteGarbage:
+    """Implements agent.ports.GarbageSource: copies that this cluster has deleted.
+
+    A remote cluster that was restored from an older snapshot has them again. A copy that no order names and
+    that was never deleted here may belong to a lost journal: what has data is kept.
+    """
+
+    def __init__(self, remote: Remote, names: Names, known: Callable[[], Container[WorkloadId]]):
+        """`known`: the workloads of this node."""
+        self._remote = remote
+        self._names = names
+        self._known = known
+
+    async def inventory(self) -> list[Item]:
+        """Only copies that this node does not know: a list does not contain specs."""
+        await self._remote.ensure_normal()
+        unknown = {
+            view.workload_id: home_id
+            for view in await self._remote.workloads()
+            if (home_id := self._names.local(view.workload_id)) is not None
+            and home_id not in self._known()
+        }
+        return [
+            Item(Kind.WORKLOAD, remote_id, remote_id, home_id, running=_has_data(view))
+            for remote_id, home_id in unknown.items()
+            if (view := await self._remote.workload(remote_id)) is not None
+            and view.spec.metadata.get(HOME_CLUSTER) == self._names.home
+        ]
+
+    async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
+        return []
+
+    async def remove(self, item: Item) -> str:
+        try:
+            answer = await self._remote.delete(item.id)
+            if answer.success:
+                await delete_secrets(self._remote, self._names, item.workload_id)
+        except NotFoundError:
+            return ""
+        except RefusedError as err:
+            return str(err)
+        return "" if answer.success else answer.error_message
+
+
+def _has_data(view: pb.WorkloadView) -> bool:
+    """Only a container without volumes certainly has none."""
+    container = view.spec.container
+    return not container.image or bool(container.managed_volumes or container.volumes)
+
+
+async def delete_secrets(remote: Remote, names: Names, workload_id: WorkloadId) -> None:
+    """Raises RefusedError while a workload uses one of them."""
+    prefix = names.secret_prefix(workload_id)
+    for secret in await remote.secrets():
+        if secret.name.startswith(prefix):
+            with suppress(NotFoundError):
+                await remote.delete_secret(secret.name)
+
+
 def _apply_failure(answer: pb.ApplyWorkloadResponse) -> Failure | None:
     if answer.success:
         return None
     if answer.failure_reason == pb.INVALID_SPEC:
         return Failure(FailureReason.INVALID_SPEC, answer.error_message, retryable=False)
     return Failure(FailureReason.RUNTIME_ERROR, answer.error_message)
+
+
+def _refused(err: RefusedError) -> Failure:
+    if isinstance(err, DeniedError):
+        return Failure(FailureReason.RUNTIME_ERROR, f"the remote cluster refuses it: {err}")
+    return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)

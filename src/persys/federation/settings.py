@@ -1,6 +1,7 @@
 """Settings of persys-federation."""
 
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from pathlib import Path
 
 from persys import __version__
@@ -104,6 +105,19 @@ class FederationSettings(TlsSettings, TraceSettings):
         help="host:port that schedulers connect to; default: detected",
     )
     node_labels: dict[str, str] = setting({}, "PERSYS_NODE_LABELS", help="node labels, k=v,k2=v2")
+    reconcile_interval: timedelta = setting(
+        timedelta(seconds=30),
+        "PERSYS_RECONCILE_INTERVAL",
+        help="how often all workloads are inspected, in addition to events",
+    )
+    gc_interval: timedelta = setting(
+        timedelta(minutes=1), "PERSYS_GC_INTERVAL", help="interval of the garbage collection"
+    )
+    gc_zombie_after: timedelta = setting(
+        timedelta(minutes=1),
+        "PERSYS_GC_ZOMBIE_AFTER",
+        help="age at which remains of deleted workloads are removed; 0s: never",
+    )
     vault_pki_role: str = setting(
         "persys-agent", "PERSYS_VAULT_PKI_ROLE", help="role of the Vault PKI engine"
     )
@@ -167,7 +181,6 @@ class FederationSettings(TlsSettings, TraceSettings):
             docker_enabled=False,
             compose_enabled=False,
             vm_enabled=False,
-            gc_enabled=False,
             allow_privileged=True,  # the remote nodes decide
             system_reserve_memory_mb=0,
             storage_local_root=self.state_path.parent / "volumes",

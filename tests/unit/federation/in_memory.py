@@ -37,6 +37,14 @@ class MemoryCluster:
         self._call("nodes")
         return self.node_views
 
+    async def mode(self) -> pb.ModeView:
+        self._call("mode")
+        return pb.ModeView(mode="normal", cluster_id="far")
+
+    async def images(self) -> set[str]:
+        self._call("images")
+        return {"debian"}
+
     async def ensure_normal(self) -> None:
         self._call("ensure_normal")
 

@@ -1,9 +1,12 @@
 """What this node offers of the remote cluster."""
 
 import pytest
+from msgspec.structs import replace
 
 from persys.federation.capacity import Limits, Offer, RemoteHost, offer_of
+from persys.model.node import Capabilities
 from persys.model.placement import Resources
+from persys.model.spec import WorkloadType
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 
@@ -57,6 +60,51 @@ def test_only_a_change_of_a_twentieth_is_registered(cores: float, differs: bool)
     before = offer_of([a_node()], Resources(), Limits())
 
     assert offer_of([a_node(cores=cores)], Resources(), Limits()).differs_from(before) is differs
+
+
+def test_types_of_any_node_and_labels_of_all_nodes_are_offered() -> None:
+    first, second, off = a_node(), a_node(), a_node(status="NotReady")
+    first.supported_workload_types.extend(["container", "vm"])
+    second.supported_workload_types.append("container")
+    off.supported_workload_types.append("compose")
+    first.labels.update({"region": "eu", "disk": "ssd"})
+    second.labels.update({"region": "eu", "disk": "hdd"})
+
+    offer = offer_of([first, second, off], Resources(), Limits())
+
+    assert offer.types == {WorkloadType.CONTAINER, WorkloadType.VM}
+    assert offer.labels == {"region": "eu"}
+
+
+def test_a_federated_node_of_the_remote_cluster_is_not_offered() -> None:
+    federated = a_node()
+    federated.remote = "third 10.0.0.1:8085"
+
+    assert offer_of([federated], Resources(), Limits()) == Offer()
+
+
+def test_another_type_or_label_is_registered() -> None:
+    before = offer_of([a_node()], Resources(), Limits())
+
+    assert replace(before, types=frozenset({WorkloadType.VM})).differs_from(before)
+    assert replace(before, labels={"a": "b"}).differs_from(before)
+
+
+def test_the_registered_capabilities_are_those_of_the_offer() -> None:
+    offer = Offer(
+        largest=Resources(1000, 512, 1),
+        types=frozenset({WorkloadType.VM}),
+        images=frozenset({"debian"}),
+        remote="far 10.0.0.1:8085",
+    )
+
+    found = offer.capabilities(
+        Capabilities(1000, 1000, types=frozenset(WorkloadType), features=frozenset({"a"}))
+    )
+
+    assert (found.types, found.remote) == (offer.types, "far 10.0.0.1:8085")
+    assert found.largest == offer.largest
+    assert found.features == {"a", "image:debian"}
 
 
 def test_an_empty_offer_is_a_valid_host() -> None:

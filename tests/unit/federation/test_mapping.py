@@ -1,6 +1,9 @@
 """Orders as requests to the remote cluster, and its views as artefacts."""
 
+from contextlib import nullcontext
+
 import pytest
+from msgspec.structs import replace
 
 from builders import NOON
 from persys.core.agent.admission import NODE_FULL
@@ -9,10 +12,12 @@ from persys.errors import InvalidError, RuntimeUnavailableError
 from persys.federation.mapping import (
     HOME_CLUSTER,
     HOME_REVISION,
+    HOME_STOP_AFTER,
     UNPLACEABLE,
     Names,
     apply_request,
     artefact_of,
+    check_order,
     refusal,
     requested,
     secret_values,
@@ -95,10 +100,26 @@ def test_the_remote_spec_has_nothing_that_was_derived_from_the_home_id(spec: Spe
             assert decoded == spec
 
 
-def test_a_stated_project_name_is_kept() -> None:
+def test_the_remote_cluster_names_the_project_of_a_stack() -> None:
     spec = ComposeSpec(yaml="services: {web: {image: nginx}}", project_name="shop")
 
-    assert apply_request(an_order(as_ordered(spec)), HOME).spec.compose.project_name == "shop"
+    assert not apply_request(an_order(as_ordered(spec)), HOME).spec.compose.project_name
+
+
+def test_stop_after_is_passed_on_in_thirds() -> None:
+    order = replace(an_order(ContainerSpec("nginx")), stop_after_seconds=90)
+
+    spec = apply_request(order, HOME).spec
+
+    assert (spec.stop_after_seconds, spec.metadata[HOME_STOP_AFTER]) == (30, "30")
+
+
+@pytest.mark.parametrize(("seconds", "refused"), [(0, False), (29, True), (30, False)])
+def test_a_short_stop_after_is_refused(seconds: int, refused: bool) -> None:
+    order = replace(an_order(ContainerSpec("nginx")), stop_after_seconds=seconds)
+
+    with pytest.raises(InvalidError, match="at least 30") if refused else nullcontext():
+        check_order(order, HOME)
 
 
 def test_the_request_names_its_home_and_has_no_rules() -> None:
@@ -151,10 +172,11 @@ def test_variables_that_differ_in_case_have_different_secrets() -> None:
 
 
 def test_an_id_that_is_too_long_is_refused() -> None:
-    HOME.check(WorkloadId("w" * 57))
+    order = an_order(ContainerSpec("nginx"))
+    check_order(replace(order, workload_id=WorkloadId("w" * 57)), HOME)
 
     with pytest.raises(InvalidError, match="1 to 63"):
-        HOME.check(WorkloadId("w" * 58))
+        check_order(replace(order, workload_id=WorkloadId("w" * 58)), HOME)
 
 
 def test_ids_of_other_clusters_are_not_ours() -> None:
@@ -200,6 +222,27 @@ def test_another_state_than_ordered_is_not_reported(
 
     assert artefact.reported is None
     assert artefact.condition is Condition.RUNNING
+
+
+@pytest.mark.parametrize("status", ["Pending", "Failed", "Running", "Stopped"])
+def test_what_the_remote_cluster_may_start_has_to_be_stopped(status: str) -> None:
+    order = an_order(ContainerSpec("nginx"), desired=Desired.STOPPED)
+
+    assert artefact_of(a_view(status), order).active
+
+
+def test_a_stopped_workload_that_should_run_there_is_starting() -> None:
+    reported = artefact_of(a_view("Stopped"), an_order(ContainerSpec("nginx"))).reported
+
+    assert reported is not None
+    assert reported.actual is Actual.PENDING
+
+
+def test_a_workload_that_was_stopped_there_has_to_be_started() -> None:
+    view = a_view("Stopped")
+    view.desired_state = "Stopped"
+
+    assert artefact_of(view, an_order(ContainerSpec("nginx"))).reported is None
 
 
 def test_an_unknown_state_there_is_unknown_here() -> None:

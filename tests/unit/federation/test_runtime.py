@@ -3,26 +3,31 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from persys.core.agent.admission import NODE_FULL
-from persys.core.agent.next_step import Artefact
+from persys.core.agent.garbage import Ages, unowned_items
+from persys.core.agent.next_step import Artefact, Perform, Progress, Step, next_step
 from persys.errors import RuntimeUnavailableError
 from persys.federation.access import RemoteUsage
 from persys.federation.events import RemoteEvents
 from persys.federation.mapping import Names
-from persys.federation.runtime import ClusterRuntime
+from persys.federation.metrics import FederationMetrics
+from persys.federation.runtime import ClusterRuntime, RemoteGarbage
 from persys.infra.clock import SystemClock
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ContainerSpec, ManagedVolume, Spec, type_of
 from persys.model.status import Actual
 from persys.model.workload import Desired, Order
+from persys.wire.gen.control.v1 import control_pb2 as pb
 from unit.federation.in_memory import FULL, MemoryCluster
 
 NAMES = Names("home")
 REMOTE_ID = "home--web"
 DEADLINE_SECONDS = 20.0
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
 STATELESS = ContainerSpec("nginx")
 WITH_DATA = ContainerSpec("nginx", managed_volumes=(ManagedVolume("data", "/data", size_gb=1),))
 
@@ -47,11 +52,12 @@ def an_order(
 
 @asynccontextmanager
 async def a_runtime(cluster: MemoryCluster) -> AsyncIterator[ClusterRuntime]:
-    events = RemoteEvents(cluster, NAMES)
+    metrics = FederationMetrics()
+    events = RemoteEvents(cluster, NAMES, metrics)
     async with asyncio.timeout(DEADLINE_SECONDS), asyncio.TaskGroup() as group:
         feeding = group.create_task(events.run())
         try:
-            yield ClusterRuntime(cluster, NAMES, events)
+            yield ClusterRuntime(cluster, NAMES, events, metrics)
         finally:
             feeding.cancel()
 
@@ -86,13 +92,17 @@ def test_create_applies_the_order_there() -> None:
     assert list(on_a_cluster(scenario).views) == [REMOTE_ID]
 
 
-def test_a_full_cluster_gets_no_copy() -> None:
+def test_a_full_cluster_refuses_the_order() -> None:
     async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        assert await runtime.refusal(an_order()) is None
         cluster.full = True
-        failure = await runtime.create(an_order(), {})
+        failure = await runtime.refusal(an_order())
 
         assert failure is not None
         assert (failure.code, failure.message) == (NODE_FULL, FULL)
+        assert await runtime.refusal(an_order(Desired.STOPPED)) is None
+        cluster.fail("no response")
+        assert await runtime.refusal(an_order()) is None
 
     cluster = on_a_cluster(scenario)
     assert "apply" not in cluster.calls
@@ -145,6 +155,21 @@ def test_stop_start_and_remove() -> None:
         assert cluster.views[REMOTE_ID].status == "Running"
         await runtime.remove(running, await present(runtime, running))
         assert await runtime.inspect(running) is None
+
+    on_a_cluster(scenario)
+
+
+def test_a_workload_that_was_stopped_there_is_started_again() -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        order = an_order()
+        await runtime.create(order, {})
+        view = cluster.views[REMOTE_ID]
+        view.desired_state = view.status = "Stopped"
+
+        seen = await present(runtime, order)
+        assert next_step(order, seen, Progress(launching=True), now=NOW) == Perform(Step.START)
+        await runtime.start(order, seen)
+        assert cluster.views[REMOTE_ID].status == "Running"
 
     on_a_cluster(scenario)
 
@@ -244,5 +269,33 @@ def test_the_load_of_remote_workloads_is_summed_up_to_cpu_time() -> None:
 
         assert second.cpu_nanos - first.cpu_nanos == 5 * 10**9
         assert (second.workload_id, second.memory_bytes) == ("web", 1000)
+
+    on_a_cluster(scenario)
+
+
+@pytest.mark.parametrize("spec", [STATELESS, WITH_DATA], ids=["stateless", "data"])
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "unknown"])
+def test_only_what_was_deleted_at_home_is_garbage_there(spec: Spec, deleted: bool) -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        order = an_order(spec=spec)
+        await runtime.create(order, {})
+        cluster.views["other--web"] = pb.WorkloadView(workload_id="other--web")
+        cluster.stored["home--web.abc"] = b"left"
+        source = RemoteGarbage(cluster, NAMES, lambda: ())
+        items = await source.inventory()
+        found = unowned_items(
+            items,
+            {REMOTE_ID: NOW - timedelta(hours=1)},
+            Ages(),
+            deleted_here=[order.workload_id] if deleted else [],
+            connected_for=timedelta(hours=1),
+            now=NOW,
+        )
+
+        assert [one.item.id for one in found] == ([REMOTE_ID] if deleted else [])
+        for one in found:
+            assert await source.remove(one.item) == ""
+            assert list(cluster.views) == ["other--web"]
+            assert cluster.stored == {}
 
     on_a_cluster(scenario)

@@ -29,6 +29,7 @@ class Kind(StrEnum):
     IMAGE = "image"
     FILES = "files"  # of a container; counts as running if the container may exist
     ACTIONS = "actions"
+    WORKLOAD = "workload"  # in a federated cluster; counts as running if it may have data
 
 
 class Item(Struct, frozen=True):

@@ -105,7 +105,7 @@ class Artefact(Struct, frozen=True):
     overrun: Failure | None = None  # it exceeded its disk limit: it is stopped and failed
     # Only for a workload in another cluster, which restarts and checks it. An apply updates it in place.
     managed: bool = False
-    reported: "Settled | None" = None  # its state, if it has the desired state of the order
+    reported: "Settled | None" = None  # its state; None: it should be in another state there
 
     @property
     def active(self) -> bool:
@@ -295,8 +295,8 @@ def _step_for_running(
         return Perform(Step.REMOVE)
     if artefact.revision != order.revision:
         return _replacement_step(order, artefact, progress)
-    if artefact.reported is not None:
-        return _as_reported(artefact, artefact.reported, progress, now)
+    if artefact.managed:
+        return _step_for_managed(artefact, progress, now)
     match artefact.condition:
         case Condition.RUNNING:
             return _check_running(order, artefact, progress, now)
@@ -314,12 +314,11 @@ def _is_dead(artefact: Artefact) -> bool:
     return artefact.condition in (Condition.DEAD, Condition.REMOVING)
 
 
-def _as_reported(
-    artefact: Artefact, reported: Settled, progress: Progress, now: datetime
-) -> Perform | Settled:
-    """The state in another cluster. An order for a workload that has failed there is a retry."""
+def _step_for_managed(artefact: Artefact, progress: Progress, now: datetime) -> Perform | Settled:
+    """A workload in another cluster. An order for a workload that has failed there is a retry."""
+    reported = artefact.reported
     is_new_order = not progress.launching and Step.CREATE not in progress.done
-    if reported.failure is not None and is_new_order:
+    if reported is None or (reported.failure is not None and is_new_order):
         return Perform(Step.START)
     if artefact.look_again_after is None:
         return reported
