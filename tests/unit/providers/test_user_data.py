@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import given
@@ -31,6 +32,7 @@ from persys.providers.user_data import (
 )
 
 SHA = "ab" * 32
+SCHEMA = Path(__file__).parents[3] / ".cache" / "cloud-init" / "schema-cloud-config-v1.json"
 BOOT = Boot(
     node_id="home-burst-7",
     cluster_id="home",
@@ -48,6 +50,17 @@ def files_of(boot: Boot) -> dict[str, dict[str, str]]:
     text = user_data(boot)
     assert text.startswith("#cloud-config\n")
     return {each["path"]: each for each in yaml.safe_load(text)["write_files"]}
+
+
+@pytest.mark.skipif(not SCHEMA.exists(), reason="`make engines` fetches the schema of cloud-init")
+def test_cloud_init_accepts_the_user_data() -> None:
+    validator = jsonschema.Draft4Validator(json.loads(SCHEMA.read_text()))
+    boots = [BOOT, replace(BOOT, join_token="", packages=("docker.io", "python3-venv"))]
+
+    for boot in boots:
+        assert list(validator.iter_errors(yaml.safe_load(user_data(boot)))) == []
+    wrong = yaml.safe_load(user_data(BOOT)) | {"write_files": [{"content": "no path"}]}
+    assert list(validator.iter_errors(wrong)) != []
 
 
 def test_the_settings_of_the_agent_are_those_of_the_pool() -> None:
