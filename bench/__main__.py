@@ -9,6 +9,7 @@ BENCHMARKS = (
     "apply_rate",
     "startup",
     "containers",
+    "federation",
     "machines",
     "logs",
     "idle",
