@@ -6,7 +6,16 @@ from pathlib import Path
 from persys.federation.connection import Connection
 from persys.federation.remote import RemoteCluster
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.federation.two_clusters import CPU, NODE, TwoClusters, a_spec, holds, two_clusters
+from shells.federation.two_clusters import (
+    CPU,
+    NODE,
+    TwoClusters,
+    a_spec,
+    holds,
+    two_clusters,
+    until_healthy,
+    until_problem,
+)
 from shells.scheduler.harness import Cluster, eventually
 
 FILLER = "filler"
@@ -101,12 +110,12 @@ async def test_a_workload_survives_the_death_of_the_remote_leader(both: TwoClust
     await both.run("web")
 
     await both.remote.stop()
-    await both.until_problem("does not respond")
+    await until_problem(both.home, "does not respond")
     await both.apply("late", offload="prefer")
     assert (await both.home.control.workload("web")).status in ("Running", "Unknown")
     await both.remote.start()
 
-    await both.until_healthy()
+    await until_healthy(both.home)
     await both.home.control.until("web", "Running")
     await both.home.control.until("late", "Running")
     assert sorted(both.machine.runtime.created) == ["home--late", "home--web"]
@@ -116,10 +125,10 @@ async def test_a_degraded_remote_is_an_unhealthy_runtime(both: TwoClusters) -> N
     await both.run("web")
 
     both.remote.store.down = True
-    await both.until_problem("in degraded mode")
+    await until_problem(both.home, "in degraded mode")
     both.remote.store.down = False
 
-    await both.until_healthy()
+    await until_healthy(both.home)
     assert (await both.home.control.until("web", "Running")).assigned_node_id == NODE
 
 

@@ -79,20 +79,22 @@ class TwoClusters:
 
         await eventually(holds_now, lambda: f"the remote cluster to have {expected}")
 
-    async def until_problem(self, text: str) -> None:
-        problems: list[str] = []
 
-        async def is_shown() -> bool:
-            problems[:] = (await self.home.control.node(NODE)).problems
-            return any(text in problem for problem in problems)
+async def until_problem(home: Cluster, text: str) -> None:
+    problems: list[str] = []
 
-        await eventually(is_shown, lambda: f"the node to have the problem {text!r}: {problems}")
+    async def is_shown() -> bool:
+        problems[:] = (await home.control.node(NODE)).problems
+        return any(text in problem for problem in problems)
 
-    async def until_healthy(self) -> None:
-        async def is_healthy() -> bool:
-            return not (await self.home.control.node(NODE)).problems
+    await eventually(is_shown, lambda: f"the node to have the problem {text!r}: {problems}")
 
-        await eventually(is_healthy, lambda: "the node to have no problems")
+
+async def until_healthy(home: Cluster) -> None:
+    async def is_healthy() -> bool:
+        return not (await home.control.node(NODE)).problems
+
+    await eventually(is_healthy, lambda: "the node to have no problems")
 
 
 class Link:
@@ -187,10 +189,10 @@ async def two_clusters(
 
 
 def federation_settings(
-    directory: Path, home: Cluster, remote: Cluster, **changes: Any
+    directory: Path, home: Cluster, target: Cluster, **changes: Any
 ) -> FederationSettings:
     brisk = FederationSettings(
-        remote=f"127.0.0.1:{remote.settings.grpc_port}",
+        remote=f"127.0.0.1:{target.settings.grpc_port}",
         node_id=NODE,
         cluster_id=HOME,
         scheduler_addr=(f"127.0.0.1:{home.settings.grpc_port}",),
