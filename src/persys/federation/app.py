@@ -106,7 +106,12 @@ class Federation:
         self._remote, self._journal = remote, journal
         self._events = RemoteEvents(remote, names, metrics)
         self._offers = Offers(
-            remote, journal, host, settings.limits, settings.remote, changed=reports.add_node
+            remote,
+            journal,
+            host,
+            settings.limits,
+            settings.remote,
+            changed=reports.add_node,
         )
         runtime = ClusterRuntime(remote, names, self._events, metrics)
         self.agent = Agent(

@@ -1,12 +1,13 @@
 """The connection to the remote cluster. It is opened again when its token or certificates change.
 
-A rotated token is therefore used without a restart. Streams of the replaced connection end and are opened
-again by their readers.
+A rotated token is therefore used without a restart. If there are several addresses, the next one is used
+after a call without a response. Streams of the replaced connection end, and their readers open them again.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -27,14 +28,25 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 class Connection:
     """Safe for use by several threads."""
 
-    def __init__(self, address: str, open_client: Callable[[], SchedulerClient], *files: Path):
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        open_client: Callable[[str], SchedulerClient],
+        *files: Path,
+    ) -> None:
         """`open_client` reads `files`. Raises SettingsError if they cannot be used."""
-        self.address = address
+        self._addresses = addresses
         self._open = open_client
         self._files = files
         self._lock = threading.Lock()
         self._stamp = _stamp(files)
-        self._client = open_client()
+        self._number = 0  # of the address in use
+        self.opened = 1  # how often it was opened
+        self._client = open_client(self.address)
+
+    @property
+    def address(self) -> str:
+        return self._addresses[self._number % len(self._addresses)]
 
     @property
     def stub(self) -> AgentControlStub:
@@ -49,14 +61,22 @@ class Connection:
     def close(self) -> None:
         self._client.close()
 
+    def failed(self, opened: int) -> None:
+        """Use the next address. `opened`: as it was before the call without a response."""
+        with self._lock:
+            if len(self._addresses) > 1 and opened == self.opened:
+                self._number += 1
+                self._reopen()
+
     def _reopen(self) -> None:
         try:
-            client = self._open()
+            client = self._open(self.address)
         except SettingsError as err:
             log.warning("remote.not_reopened", address=self.address, reason=str(err))
             return
         self._client.close()
         self._client = client
+        self.opened += 1
         log.info("remote.reopened", address=self.address)
 
 
@@ -75,16 +95,16 @@ def open_connection(settings: FederationSettings) -> Connection:
     """Raises SettingsError for an unreadable file."""
     named = (settings.token_file, settings.remote_ca, settings.remote_cert, settings.remote_key)
     files = [Path(name) for name in named if name]
-    return Connection(settings.remote, lambda: _open_client(settings), *files)
+    return Connection(settings.addresses, partial(_open_client, settings), *files)
 
 
-def _open_client(settings: FederationSettings) -> SchedulerClient:
+def _open_client(settings: FederationSettings, address: str) -> SchedulerClient:
     token, trust = _token(settings.token_file), _trust(settings)
     roots = Path(settings.remote_ca) if settings.remote_ca else None
-    if "://" not in settings.remote:
-        return SchedulerClient(settings.remote, trust=trust, token=token)
+    if "://" not in address:
+        return SchedulerClient(address, trust=trust, token=token)
     gateway = Gateway(
-        settings.remote,
+        address,
         trust=trust,
         roots=roots,
         token=token,

@@ -37,13 +37,16 @@ class RemoteCluster:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._name = connection.address
         self._calls = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="remote-call")
         self._streams = ThreadPoolExecutor(STREAMS_MAX, thread_name_prefix="remote-stream")
 
     def close(self) -> None:
         self._calls.shutdown(wait=False, cancel_futures=True)
         self._streams.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def _name(self) -> str:
+        return self._connection.address
 
     @property
     def _stub(self) -> AgentControlStub:
@@ -135,7 +138,7 @@ class RemoteCluster:
 
     async def _call(self, method: Callable[..., Response], request: Message) -> Response:
         """Raises RuntimeUnavailableError, NotFoundError and the refusals of the cluster."""
-        loop = asyncio.get_running_loop()
+        loop, opened = asyncio.get_running_loop(), self._connection.opened
 
         def call() -> Response:
             with translated_errors():
@@ -144,6 +147,8 @@ class RemoteCluster:
         try:
             return await loop.run_in_executor(self._calls, call)
         except PersysError as err:
+            if isinstance(err, UnavailableError):
+                self._connection.failed(opened)
             raise self._meaning(err) from err
 
     def _meaning(self, err: PersysError) -> PersysError:

@@ -21,7 +21,7 @@ class FederationSettings(TlsSettings, TraceSettings):
     remote: str = setting(
         "",
         "PERSYS_FEDERATION_REMOTE",
-        help="remote cluster: the URL of a gateway, or host:port of a scheduler",
+        help="remote cluster: the URL of a gateway or host:port of a scheduler; several: a,b",
     )
     token_file: str = setting(
         "",
@@ -128,6 +128,11 @@ class FederationSettings(TlsSettings, TraceSettings):
     )
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of the remote cluster."""
+        return tuple(word for part in self.remote.split(",") if (word := part.strip()))
+
+    @property
     def limits(self) -> Limits:
         return Limits(
             share=self.share_percent / 100,
@@ -139,7 +144,7 @@ class FederationSettings(TlsSettings, TraceSettings):
     def check(self) -> None:
         """Check values and their combinations. Raises SettingsError."""
         self.agent().check()
-        if not self.remote:
+        if not self.addresses:
             raise SettingsError(
                 "PERSYS_FEDERATION_REMOTE='': expected the URL of a gateway or host:port of a "
                 "scheduler, for example https://gateway.example.com:8551"
