@@ -6,6 +6,7 @@ from pathlib import Path
 
 from persys import __version__
 from persys.agent.runtimes.vm.kvm import Accel
+from persys.core.federation.cluster_ids import problem_of
 from persys.errors import SettingsError
 from persys.infra.net.address import split_server
 from persys.infra.settings import setting
@@ -307,6 +308,11 @@ class AgentSettings(TlsSettings, TraceSettings):
     def check(self) -> None:
         """Check values and their combinations. Raises SettingsError."""
         self.check_tls()
+        if self.cluster_id and (problem := problem_of(self.cluster_id)):
+            raise SettingsError(
+                f"PERSYS_CLUSTER_ID={self.cluster_id!r}: {problem}. An agent with workloads "
+                "cannot change it: drain the node with the earlier version first"
+            )
         if self.reconcile_interval <= timedelta(0):
             raise SettingsError(
                 "PERSYS_RECONCILE_INTERVAL=0s: expected more than 0s, for example 30s"

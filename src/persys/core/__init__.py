@@ -6,6 +6,7 @@
     recovery/    modes, and the merge of records after a loss
     agent/       the decisions of an agent
     auth/        permissions, certificates and tokens
+    federation/  workloads of another cluster that run here
 
     nodes.py            liveness, maintenance and removal of nodes
     registration.py     which agent may act as a node

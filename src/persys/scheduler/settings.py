@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
+from persys.core.federation.cluster_ids import problem_of
 from persys.errors import SettingsError
 from persys.infra.settings import DEFAULT, Loaded, setting
 from persys.infra.telemetry.settings import TraceSettings
@@ -178,8 +179,8 @@ class SchedulerSettings(TlsSettings, TraceSettings):
             raise SettingsError(
                 f"PERSYS_GATEWAY_ROLE={self.gateway_role}: expected {' or '.join(GATEWAY_ROLES)}"
             )
-        if not self.cluster_id:
-            raise SettingsError("PERSYS_CLUSTER_ID='': expected the name of the cluster")
+        if problem := problem_of(self.cluster_id):
+            raise SettingsError(f"PERSYS_CLUSTER_ID={self.cluster_id!r}: {problem}")
         if self.events_max < 1:
             raise SettingsError(f"SCHEDULER_EVENTS_MAX={self.events_max}: expected 1 or more")
         if self.events_max_age <= timedelta():

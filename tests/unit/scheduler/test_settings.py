@@ -1,7 +1,8 @@
-"""Which store a scheduler's settings select."""
+"""Settings of a scheduler: the store that they select, and the id of the cluster."""
 
 import pytest
 
+from persys.agent.settings import AgentSettings
 from persys.errors import SettingsError
 from persys.infra.settings import Loaded, load
 from persys.scheduler.settings import SchedulerSettings, with_store
@@ -44,3 +45,18 @@ def test_options_for_the_etcd_of_names_may_stand_beside_a_file() -> None:
     assert selected(PERSYS_STORE="/a.db", **names).settings.store == "/a.db"
     with pytest.raises(SettingsError, match="ETCD_ENDPOINTS is set too"):
         selected(PERSYS_STORE="/a.db", ETCD_ENDPOINTS="a:2379", **names)
+
+
+@pytest.mark.parametrize("cluster_id", ["eu--west", "eu-", "--"])
+def test_a_cluster_id_with_the_separator_of_federation_is_refused(cluster_id: str) -> None:
+    with pytest.raises(
+        SettingsError, match=r"PERSYS_CLUSTER_ID='.*': expected a name without '--'"
+    ):
+        selected(PERSYS_CLUSTER_ID=cluster_id)
+    with pytest.raises(SettingsError, match="drain the node"):
+        AgentSettings(cluster_id=cluster_id).check()
+
+
+def test_an_empty_cluster_id_is_refused() -> None:
+    with pytest.raises(SettingsError, match="PERSYS_CLUSTER_ID='': expected the name"):
+        SchedulerSettings(cluster_id="")

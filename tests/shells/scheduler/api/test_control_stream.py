@@ -81,6 +81,20 @@ async def test_an_agent_without_a_port_runs_workloads(cluster: Cluster) -> None:
     assert node.agent.deletes == ["web"]
 
 
+async def test_an_agent_of_another_cluster_is_refused_on_its_stream(cluster: Cluster) -> None:
+    connect = connect_stream(
+        TunnelServer(Agent(), a_supervisor()), new_channel, certificate=lambda: None
+    )
+    async with connect(f"127.0.0.1:{cluster.settings.grpc_port}") as link:
+        foreign = registration("inside")
+        foreign.cluster_id = "another"
+        refused = await link.register(foreign)
+
+    assert not refused.accepted
+    assert "this scheduler serves cluster 'default'" in refused.reason
+    assert (await cluster.control.summary()).total_nodes == 0
+
+
 async def test_agents_with_an_endpoint_and_on_streams_work_together(cluster: Cluster) -> None:
     outside = await cluster.join("outside")
     async with a_stream_agent(cluster) as node:
