@@ -24,16 +24,32 @@ Plain = dict[str, Any]
 
 class AdminCalls(SchedulerCalls):
     def create_token(
-        self, name: str, role: str, *, deeds: Iterable[str] = (), ttl: timedelta | None = None
+        self,
+        name: str,
+        role: str,
+        *,
+        deeds: Iterable[str] = (),
+        ttl: timedelta | None = None,
+        prefix: str = "",
     ) -> pb.CreateTokenResponse:
-        """The response contains the secret, which cannot be read again. No `deeds`: all of the role."""
+        """The response contains the secret, which cannot be read again. No `deeds`: all of the role.
+
+        A scheduler that does not know prefixes would ignore `prefix`: its token is revoked at once.
+        """
         seconds = max(1, round(ttl.total_seconds())) if ttl is not None else 0
-        request = pb.CreateTokenRequest(name=name, role=role, deeds=deeds, ttl_seconds=seconds)
+        request = pb.CreateTokenRequest(
+            name=name, role=role, deeds=deeds, ttl_seconds=seconds, prefix=prefix
+        )
         response: pb.CreateTokenResponse = call(
             self._stub.CreateToken, request, timeout=self._timeout
         )
         if not response.accepted:
             raise RequestRefusedError(response.reason)
+        if response.token.prefix != prefix:
+            self.revoke_token(response.token.token_id)
+            raise RequestRefusedError(
+                "this scheduler does not support a prefix; the token was revoked: update the scheduler"
+            )
         return response
 
     def list_tokens(self) -> list[pb.TokenView]:

@@ -33,6 +33,7 @@ class Caller(Struct, frozen=True):
     via: str = ""  # the gateway that forwarded the call
     source: str = ""  # network address of the caller itself
     shared: bool = False  # several agents share this certificate: it does not prove a node
+    prefix: str = ""  # the only ids of workloads and secrets that its token may use; "": all
 
     @property
     def label(self) -> str:
@@ -54,6 +55,10 @@ class Token(Struct, frozen=True):
     # Of the certificate that created it, directly or through another token. Empty: created by an older
     # version.
     created_serial: str = ""
+    # Only ids of workloads and secrets with this prefix; "": all. `deeds` is then `anyone` only, so that an
+    # older scheduler, which does not know prefixes, grants nothing.
+    prefix: str = ""
+    scoped_deeds: frozenset[Permission] = frozenset()  # `deeds` of a token with a prefix
 
     @property
     def identity(self) -> Identity:

@@ -63,6 +63,24 @@ class Form(StrEnum):
     SOCKET = "socket"  # a WebSocket
 
 
+class Scope(NamedTuple):
+    """What a token with a prefix may do with an RPC.
+
+    A path names a field, through nested messages and lists: `nodes.drain.blocked.workload_id`.
+    """
+
+    allowed: bool = True
+    ids: tuple[str, ...] = ()  # of the request: each value must begin with the prefix
+    filters: tuple[str, ...] = ()  # of responses: list items without the prefix are removed
+    hides: tuple[str, ...] = ()  # of responses: cleared, because they may contain names of others
+
+
+REFUSED = Scope(allowed=False)
+UNLIMITED = Scope()
+BY_WORKLOAD = Scope(ids=("workload_id",))
+BY_NAME = Scope(ids=("name",))
+
+
 class Http(NamedTuple):
     """One HTTP route of an RPC. A path parameter in braces is a field of the request."""
 
@@ -90,6 +108,7 @@ class Method(NamedTuple):
     request_bytes_max: int = REQUEST_BYTES_MAX  # of one message
     upload_bytes_max: int = 0  # of all messages of a stream that is buffered before the change
     deadline_seconds: float = DEADLINE_SECONDS  # 0: no limit
+    scope: Scope | None = None  # of tokens with a prefix; None: refused, but each row has one
 
 
 def _read(name: str, *routes: Http, **others: Any) -> Method:
@@ -112,14 +131,33 @@ def _change(name: str, permission: Permission, *routes: Http, **others: Any) -> 
 _WORKLOAD = "/workloads/{workload_id}"
 _NODE = "/nodes/{node_id}"
 _ORPHAN = "/orphans/{node_id}/{workload_id}"
+# Nodes are readable, because the holder of a token needs to know the free capacity.
+_NODES = Scope(
+    filters=("nodes.drain.blocked.workload_id",),
+    hides=("nodes.grpc_endpoint", "nodes.status_updated_by"),
+)
+_NODE_VIEW = Scope(
+    filters=("node.drain.blocked.workload_id",),
+    hides=("node.grpc_endpoint", "node.status_updated_by"),
+)
 
 _ROWS: tuple[Method, ...] = (
     # Reports of nodes.
     _change(
-        "RegisterNode", Permission.REPORT, read_only=ReadOnly.OWN, idempotent=True, audit=Audit.NONE
+        "RegisterNode",
+        Permission.REPORT,
+        read_only=ReadOnly.OWN,
+        idempotent=True,
+        audit=Audit.NONE,
+        scope=REFUSED,
     ),
     _change(
-        "Heartbeat", Permission.REPORT, read_only=ReadOnly.OWN, idempotent=True, audit=Audit.NONE
+        "Heartbeat",
+        Permission.REPORT,
+        read_only=ReadOnly.OWN,
+        idempotent=True,
+        audit=Audit.NONE,
+        scope=REFUSED,
     ),
     Method(
         "ControlStream",
@@ -128,6 +166,7 @@ _ROWS: tuple[Method, ...] = (
         read_only=ReadOnly.OWN,
         idempotent=False,
         deadline_seconds=0,
+        scope=REFUSED,
     ),
     # Workloads.
     _change(
@@ -136,6 +175,7 @@ _ROWS: tuple[Method, ...] = (
         Http("PUT", _WORKLOAD, body=True),
         conditional=True,
         older_routes=(Http("POST", "/workloads/schedule", body=True),),
+        scope=BY_WORKLOAD,
     ),
     _change(
         "DeleteWorkload",
@@ -143,41 +183,76 @@ _ROWS: tuple[Method, ...] = (
         Http("DELETE", _WORKLOAD),
         conditional=True,
         older_routes=(Http("DELETE", _WORKLOAD),),
+        scope=BY_WORKLOAD,
     ),
     _change(
         "RetryWorkload",
         Permission.WORKLOADS,
         Http("POST", f"{_WORKLOAD}/retry"),
         older_routes=(Http("POST", f"{_WORKLOAD}/retry"),),
+        scope=BY_WORKLOAD,
     ),
-    _change("RedeployWorkload", Permission.WORKLOADS, Http("POST", f"{_WORKLOAD}/redeploy")),
     _change(
-        "SubmitAutomationSuggestion", Permission.SUGGEST, Http("POST", "/suggestions", body=True)
+        "RedeployWorkload",
+        Permission.WORKLOADS,
+        Http("POST", f"{_WORKLOAD}/redeploy"),
+        scope=BY_WORKLOAD,
     ),
-    _read("ListSuggestions", Http("GET", "/suggestions")),
+    _change(
+        "SubmitAutomationSuggestion",
+        Permission.SUGGEST,
+        Http("POST", "/suggestions", body=True),
+        scope=REFUSED,
+    ),
+    _read("ListSuggestions", Http("GET", "/suggestions"), scope=REFUSED),
     # Approving needs the permission of the suggested action, which the handler checks.
     _change(
-        "ApproveSuggestion", Permission.ANYONE, Http("POST", "/suggestions/{suggestion_id}/approve")
+        "ApproveSuggestion",
+        Permission.ANYONE,
+        Http("POST", "/suggestions/{suggestion_id}/approve"),
+        scope=REFUSED,
     ),
     _change(
-        "RejectSuggestion", Permission.ANYONE, Http("POST", "/suggestions/{suggestion_id}/reject")
+        "RejectSuggestion",
+        Permission.ANYONE,
+        Http("POST", "/suggestions/{suggestion_id}/reject"),
+        scope=REFUSED,
     ),
     _read(
         "ListWorkloads",
         Http("GET", "/workloads"),
         older_routes=(Http("GET", "/workloads"), Http("GET", "/list")),
+        scope=Scope(filters=("workloads.workload_id",)),
     ),
-    _read("GetWorkload", Http("GET", _WORKLOAD), older_routes=(Http("GET", _WORKLOAD),)),
-    _read("GetWorkloads"),  # for gateways
-    _read("ExplainWorkload", Http("GET", f"{_WORKLOAD}/explain")),
-    _read("PlanWorkloads", Http("POST", "/plan", body=True)),
-    _read("GetCapacity", Http("POST", "/capacity", body=True)),
+    _read(
+        "GetWorkload",
+        Http("GET", _WORKLOAD),
+        older_routes=(Http("GET", _WORKLOAD),),
+        scope=BY_WORKLOAD,
+    ),
+    _read("GetWorkloads", scope=Scope(filters=("found.workload.workload_id",))),  # for gateways
+    _read(
+        "ExplainWorkload",
+        Http("GET", f"{_WORKLOAD}/explain"),
+        scope=Scope(ids=("workload_id",), hides=("nodes.change", "changes")),
+    ),
+    _read(
+        "PlanWorkloads",
+        Http("POST", "/plan", body=True),
+        scope=Scope(ids=("workloads.workload_id",)),
+    ),
+    _read(
+        "GetCapacity",
+        Http("POST", "/capacity", body=True),
+        scope=Scope(filters=("losses.stranded", "losses.bound")),
+    ),
     Method(
         "StreamLogs",
         Permission.LOGS,
         stream=Stream.ANSWERS,
         routes=(Http("GET", f"{_WORKLOAD}/logs", form=Form.TEXT),),
         deadline_seconds=0,
+        scope=BY_WORKLOAD,
     ),
     Method(
         "Exec",
@@ -188,38 +263,57 @@ _ROWS: tuple[Method, ...] = (
         event="ExecStarted",
         routes=(Http("GET", f"{_WORKLOAD}/exec", form=Form.SOCKET),),
         deadline_seconds=0,
+        scope=Scope(ids=("start.workload_id",)),
     ),
     # Nodes.
-    _read("ListNodes", Http("GET", "/nodes"), older_routes=(Http("GET", "/nodes"),)),
-    _read("GetNode", Http("GET", _NODE), older_routes=(Http("GET", _NODE),)),
-    _change("CordonNode", Permission.NODES, Http("POST", f"{_NODE}/cordon")),
-    _change("UncordonNode", Permission.NODES, Http("POST", f"{_NODE}/uncordon")),
-    _change("DrainNode", Permission.NODES, Http("POST", f"{_NODE}/drain", body=True)),
-    _change("ConfirmNodeDead", Permission.NODES, Http("POST", f"{_NODE}/confirm-dead")),
-    _change("RemoveNode", Permission.NODES, Http("DELETE", _NODE)),
-    _change("TaintNode", Permission.NODES, Http("PUT", f"{_NODE}/taints", body=True)),
+    _read("ListNodes", Http("GET", "/nodes"), older_routes=(Http("GET", "/nodes"),), scope=_NODES),
+    _read("GetNode", Http("GET", _NODE), older_routes=(Http("GET", _NODE),), scope=_NODE_VIEW),
+    _change("CordonNode", Permission.NODES, Http("POST", f"{_NODE}/cordon"), scope=REFUSED),
+    _change("UncordonNode", Permission.NODES, Http("POST", f"{_NODE}/uncordon"), scope=REFUSED),
+    _change(
+        "DrainNode", Permission.NODES, Http("POST", f"{_NODE}/drain", body=True), scope=REFUSED
+    ),
+    _change(
+        "ConfirmNodeDead", Permission.NODES, Http("POST", f"{_NODE}/confirm-dead"), scope=REFUSED
+    ),
+    _change("RemoveNode", Permission.NODES, Http("DELETE", _NODE), scope=REFUSED),
+    _change(
+        "TaintNode", Permission.NODES, Http("PUT", f"{_NODE}/taints", body=True), scope=REFUSED
+    ),
     # The cluster.
     _read(
         "GetClusterSummary",
         Http("GET", "/summary"),
         older_routes=(Http("GET", "/cluster/metrics"),),
+        scope=UNLIMITED,
     ),
-    _read("ListEvents", Http("GET", "/events")),
+    _read("ListEvents", Http("GET", "/events"), scope=Scope(filters=("events.workload_id",))),
     _read(
         "WatchEvents",
         Http("GET", "/events/watch", form=Form.EVENTS),
         standby=False,
         stream=Stream.ANSWERS,
         deadline_seconds=0,
+        scope=Scope(filters=("workload_id",)),
     ),
-    _read("ListDrifts", Http("GET", "/drifts")),
-    _read("GetOrphan", Http("GET", _ORPHAN), standby=False),
-    _change("AdoptOrphan", Permission.NODES, Http("POST", f"{_ORPHAN}/adopt")),
-    _change("DeleteOrphan", Permission.NODES, Http("DELETE", _ORPHAN)),
-    _read("GetMode", Http("GET", "/mode")),
-    _read("GetDiagnostics", Http("GET", "/diagnostics"), standby=False),
+    _read(
+        "ListDrifts",
+        Http("GET", "/drifts"),
+        scope=Scope(filters=("drifts.workload_id",), hides=("orphans_unrecorded",)),
+    ),
+    _read("GetOrphan", Http("GET", _ORPHAN), standby=False, scope=REFUSED),
+    _change("AdoptOrphan", Permission.NODES, Http("POST", f"{_ORPHAN}/adopt"), scope=REFUSED),
+    _change("DeleteOrphan", Permission.NODES, Http("DELETE", _ORPHAN), scope=REFUSED),
+    _read("GetMode", Http("GET", "/mode"), scope=UNLIMITED),
+    _read("GetDiagnostics", Http("GET", "/diagnostics"), standby=False, scope=REFUSED),
     # Unreadable stored records. Their bytes are as sensitive as a snapshot.
-    _read("ListRecords", Http("GET", "/records"), permission=Permission.RECOVERY, standby=False),
+    _read(
+        "ListRecords",
+        Http("GET", "/records"),
+        permission=Permission.RECOVERY,
+        standby=False,
+        scope=REFUSED,
+    ),
     _read(
         "GetRecord",
         Http("GET", "/record"),
@@ -227,12 +321,14 @@ _ROWS: tuple[Method, ...] = (
         standby=False,
         audit=Audit.END,
         event="RecordRead",
+        scope=REFUSED,
     ),
     _change(
         "DeleteRecord",
         Permission.RECOVERY,
         Http("DELETE", "/record"),
         deadline_seconds=LONG_SECONDS,
+        scope=REFUSED,
     ),
     # Recovery.
     Method(
@@ -243,6 +339,7 @@ _ROWS: tuple[Method, ...] = (
         event="SnapshotSaved",
         routes=(Http("GET", "/snapshot", form=Form.TEXT),),
         deadline_seconds=0,
+        scope=REFUSED,
     ),
     _change(
         "RestoreSnapshot",
@@ -254,6 +351,7 @@ _ROWS: tuple[Method, ...] = (
         event="SnapshotRestored",
         upload_bytes_max=SNAPSHOT_BYTES_MAX,
         deadline_seconds=0,
+        scope=REFUSED,
     ),
     _change(
         "RebuildFromAgents",
@@ -263,6 +361,7 @@ _ROWS: tuple[Method, ...] = (
         audit=Audit.END,
         event="ClusterRebuilt",
         deadline_seconds=LONG_SECONDS,
+        scope=REFUSED,
     ),
     _change(
         "AcceptEmpty",
@@ -272,9 +371,15 @@ _ROWS: tuple[Method, ...] = (
         audit=Audit.END,
         event="StoreAccepted",
         deadline_seconds=LONG_SECONDS,
+        scope=REFUSED,
     ),
     # Images and volumes are on the nodes, not in the store.
-    _read("ListImages", Http("GET", "/images"), standby=False),
+    _read(
+        "ListImages",
+        Http("GET", "/images"),
+        standby=False,
+        scope=Scope(filters=("images.used_by",)),
+    ),
     Method(
         "AddImage",
         Permission.DATA,
@@ -284,6 +389,7 @@ _ROWS: tuple[Method, ...] = (
         event="ImageAdded",
         routes=(Http("PUT", "/images/{name}", form=Form.UPLOAD),),
         deadline_seconds=0,
+        scope=REFUSED,
     ),
     _change(
         "RemoveImage",
@@ -293,8 +399,14 @@ _ROWS: tuple[Method, ...] = (
         audit=Audit.END,
         event="ImageRemoved",
         deadline_seconds=LONG_SECONDS,
+        scope=REFUSED,
     ),
-    _read("ListVolumes", Http("GET", "/volumes"), standby=False),
+    _read(
+        "ListVolumes",
+        Http("GET", "/volumes"),
+        standby=False,
+        scope=Scope(filters=("volumes.workload_id",)),
+    ),
     _change(
         "DeleteVolume",
         Permission.DATA,
@@ -302,15 +414,32 @@ _ROWS: tuple[Method, ...] = (
         audit=Audit.END,
         event="VolumeDeleted",
         deadline_seconds=LONG_SECONDS,
+        scope=BY_WORKLOAD,
     ),
     # Access.
-    _read("GetIdentity", Http("GET", "/identity"), permission=Permission.ANYONE),
-    _change("CreateToken", Permission.TOKENS, Http("POST", "/tokens", body=True)),
-    _read("ListTokens", Http("GET", "/tokens"), permission=Permission.TOKENS, standby=False),
-    _change("RevokeToken", Permission.TOKENS, Http("DELETE", "/tokens/{token_id}")),
-    _change("PutSecret", Permission.SECRETS, Http("PUT", "/secrets/{name}", body=True)),
-    _read("ListSecrets", Http("GET", "/secrets"), standby=False),
-    _change("DeleteSecret", Permission.SECRETS, Http("DELETE", "/secrets/{name}")),
+    _read("GetIdentity", Http("GET", "/identity"), permission=Permission.ANYONE, scope=UNLIMITED),
+    _change("CreateToken", Permission.TOKENS, Http("POST", "/tokens", body=True), scope=REFUSED),
+    _read(
+        "ListTokens",
+        Http("GET", "/tokens"),
+        permission=Permission.TOKENS,
+        standby=False,
+        scope=REFUSED,
+    ),
+    _change("RevokeToken", Permission.TOKENS, Http("DELETE", "/tokens/{token_id}"), scope=REFUSED),
+    _change(
+        "PutSecret",
+        Permission.SECRETS,
+        Http("PUT", "/secrets/{name}", body=True),
+        scope=Scope(ids=("name",), filters=("secret.used_by",)),
+    ),
+    _read(
+        "ListSecrets",
+        Http("GET", "/secrets"),
+        standby=False,
+        scope=Scope(filters=("secrets.name", "secrets.used_by")),
+    ),
+    _change("DeleteSecret", Permission.SECRETS, Http("DELETE", "/secrets/{name}"), scope=BY_NAME),
 )
 
 _AGENT_ROWS: tuple[Method, ...] = (

@@ -60,7 +60,7 @@ class Host(Agent):
     async def ListImages(  # noqa: N802
         self, request: agent_pb2.ListImagesRequest, context: Context
     ) -> agent_pb2.ListImagesResponse:
-        views = [agent_pb2.ImageView(name=name) for name in self.images]
+        views = [agent_pb2.ImageView(name=name, used_by=["web"]) for name in self.images]
         return agent_pb2.ListImagesResponse(images=views)
 
     async def AddImage(  # noqa: N802

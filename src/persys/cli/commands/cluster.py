@@ -93,6 +93,7 @@ def _describe_identity(found: IdentityView, now: datetime, wide: bool) -> str:
         (
             ("Identity", f"{found.role}/{found.name}"),
             ("Permissions", ", ".join(found.deeds)),
+            *((("Prefix", found.prefix),) if found.prefix else ()),
             _by(found),
         )
     )

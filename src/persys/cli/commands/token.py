@@ -32,6 +32,7 @@ class Row(Struct):
     expires_at: datetime
     created_by: str
     deeds: tuple[str, ...] = ()
+    prefix: str = ""
     hosts: tuple[str, ...] = ()
     used_at: datetime | None = None
     serial: str = ""
@@ -50,7 +51,9 @@ def _create_user_token(options: Namespace) -> ExitCode:
     ttl = duration(options.ttl, "--ttl") if options.ttl else None
     deeds = [word for part in options.allow for word in part.split(",") if word]
     with scheduler_client(options) as client:
-        made = client.create_token(options.name, options.role, deeds=deeds, ttl=ttl)
+        made = client.create_token(
+            options.name, options.role, deeds=deeds, ttl=ttl, prefix=options.prefix
+        )
     if options.output in ("json", "yaml"):
         print(dump({**to_dict(made.token), "secret": made.secret}, options.output))
         return ExitCode.OK
@@ -59,7 +62,7 @@ def _create_user_token(options: Namespace) -> ExitCode:
     until = f"{_utc(token.expires_at.ToDatetime()):%Y-%m-%d %H:%M:%S} UTC"
     print(
         f"shown only once; valid until {until} for {token.role}/{token.name} with the permissions "
-        f"{_permissions(token.deeds)}. Set PERSYS_TOKEN, or token_file of a context. "
+        f"{_permissions(token.deeds)}{_limit(token.prefix)}. Set PERSYS_TOKEN, or token_file of a context. "
         f"Revoke it with `persysctl token revoke {token.token_id}`",
         file=sys.stderr,
     )
@@ -71,6 +74,8 @@ def _create_join_token(options: Namespace) -> ExitCode:
         raise UsageError(
             f"--allow needs a role of users; the permissions of {options.role} are fixed"
         )
+    if options.prefix:
+        raise UsageError(f"--prefix needs a role of users; {options.role} is not one")
     ttl = duration(options.ttl, "--ttl").total_seconds() if options.ttl else None
     with ca_client(options) as client:
         made = client.create_token(
@@ -117,6 +122,7 @@ def show(options: Namespace) -> ExitCode:
                 "STATE": lambda row: row.state,
                 "EXPIRES": lambda row: f"{row.expires_at:%Y-%m-%d %H:%M}",
                 "PERMISSIONS": lambda row: _permissions(row.deeds) or "-",
+                "PREFIX": lambda row: row.prefix or "-",
                 "BY": lambda row: row.created_by,
             },
             name=lambda row: row.id,
@@ -176,6 +182,7 @@ def _user_row(token: pb.TokenView, now: datetime) -> Row:
         expires_at=expires_at,
         created_by=token.created_by,
         deeds=tuple(token.deeds),
+        prefix=token.prefix,
     )
 
 
@@ -204,6 +211,10 @@ def _state(token: TokenView, now: datetime) -> str:
 def _permissions(deeds: Iterable[str]) -> str:
     """The permissions, without `anyone`, which every identity has."""
     return ", ".join(deed for deed in deeds if deed != "anyone")
+
+
+def _limit(prefix: str) -> str:
+    return f", for workloads and secrets with the prefix {prefix}" if prefix else ""
 
 
 def _utc(value: datetime) -> datetime:

@@ -365,6 +365,14 @@ ALLOW = Argument(
         "help": "for a user token: limit the role to these permissions, for example read,logs; repeatable",
     },
 )
+PREFIX = Argument(
+    ("--prefix",),
+    {
+        "metavar": "CLUSTER--",
+        "default": "",
+        "help": "for a user token: only names of workloads and secrets with this prefix, for example home--",
+    },
+)
 TOKEN_KIND = Argument(("--kind",), {"choices": ("person", "join"), "help": "only this kind"})
 TOKEN_ID = Argument(
     ("token_id",), {"metavar": "ID", "help": "id of the token, as listed by `token list`"}

@@ -346,7 +346,15 @@ GROUPS = (
                 "create",
                 "create a user token, or a join token that is valid once",
                 "commands.token:create",
-                (arg.ROLE, arg.NAME, arg.ALLOW, arg.TTL, arg.HOST, arg.AUTHORITY),
+                (
+                    arg.ROLE,
+                    arg.NAME,
+                    arg.ALLOW,
+                    arg.PREFIX,
+                    arg.TTL,
+                    arg.HOST,
+                    arg.AUTHORITY,
+                ),
             ),
             Command(
                 "list",

@@ -79,6 +79,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "recovery accept-empty": ("recovery accept-empty",),
     "token create": (
         "token create --role operator --name ann --allow read,logs --ttl 7d",
+        "token create --role operator --name home --prefix home-- --ttl 365d",
         "token create --role agent --name n1 --ttl 1h",
     ),
     "token list": ("token list", "token list --kind join"),

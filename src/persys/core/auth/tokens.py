@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from persys.core.auth.enrolment import PEOPLE, check_identity, hash_secret
 from persys.core.auth.permissions import permissions_of
+from persys.core.federation.cluster_ids import check_prefix
 from persys.errors import DeniedError, InvalidError, RefusedError
 from persys.model.identity import Caller, Identity, Permission, Role, Token
 
@@ -28,6 +29,7 @@ SECRET_BYTES = 32
 # Whether the certificate with this serial was revoked.
 IsRevoked = Callable[[str], bool]
 
+_NOTHING = frozenset({Permission.ANYONE})
 _FORM = re.compile(r"psk_(?P<id>[0-9a-f]{16})_(?P<secret>[0-9a-f]{64})")
 
 
@@ -38,6 +40,7 @@ class NewToken(Struct, frozen=True):
     role: str
     deeds: tuple[str, ...] = ()
     ttl: timedelta | None = None
+    prefix: str = ""
 
 
 class TokenSecret(Struct, frozen=True):
@@ -68,16 +71,19 @@ def make(
 ) -> tuple[Token, tuple[Token, ...]]:
     """The token, and the expired ones to delete with it. Raises RefusedError."""
     known = list(known)
+    prefix, deeds = _prefix(request.prefix, by), _permissions(request)
     token = Token(
         id=drawn.id,
         name=request.name,
         role=_role(request.role),
-        deeds=_permissions(request),
+        deeds=_NOTHING if prefix else deeds,
         secret_hash=hash_secret(drawn.secret),
         created_at=now,
         created_by=signature(by),
         expires_at=now + _life(request, by, now),
         created_serial=_creator_serial(by, known),
+        prefix=prefix,
+        scoped_deeds=deeds if prefix else frozenset(),
     )
     check_identity(token.identity)
     if more := allowed(token) - by.deeds:
@@ -93,7 +99,8 @@ def make(
 def allowed(token: Token) -> frozenset[Permission]:
     """The permissions of the token. Its scope is limited to the current permissions of its role."""
     deeds = permissions_of(token.role)
-    return deeds & (token.deeds | {Permission.ANYONE}) if token.deeds else deeds
+    scope = token.scoped_deeds if token.prefix else token.deeds
+    return deeds & (scope | _NOTHING) if scope else deeds
 
 
 def is_expired(token: Token, now: datetime) -> bool:
@@ -133,7 +140,14 @@ def recheck_token(token: Token | None, now: datetime, is_revoked: IsRevoked) -> 
 
 def holder(token: Token, serial: str) -> Caller:
     """The caller with this token, on a connection with the certificate of this serial."""
-    return Caller(token.identity, allowed(token), token.expires_at, serial, token.id)
+    return Caller(
+        token.identity,
+        allowed(token),
+        token.expires_at,
+        serial,
+        token.id,
+        prefix=token.prefix,
+    )
 
 
 def may_impersonate(identity: Identity, by: Role) -> bool:
@@ -164,6 +178,18 @@ def _permissions(request: NewToken) -> frozenset[Permission]:
                 f"role {role} does not allow {word[:80]!r}: expected any of {_listed(able)}",
             )
     return frozenset(map(Permission, request.deeds))
+
+
+def _prefix(text: str, by: Caller) -> str:
+    """The prefix of a new token: no caller can create a token with more ids than its own."""
+    if text:
+        check_prefix(text)
+    if by.prefix and text != by.prefix:
+        raise DeniedError(
+            f"cannot create a token without the prefix of your own token, {by.prefix!r}",
+            reason="prefix",
+        )
+    return text
 
 
 def _life(request: NewToken, by: Caller, now: datetime) -> timedelta:

@@ -1,4 +1,7 @@
 """Workloads of another cluster that run here: their names, what they may contain, and when they are stopped.
 
     cluster_ids.py    ids of clusters, and the prefixes of their workloads in other clusters
+    scope.py          what a caller whose token has a prefix may not set
+
+Used by auth/prefix_scope.py, reconcile/intent.py and membership/home_contacts.py of the scheduler.
 """

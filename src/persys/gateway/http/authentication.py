@@ -153,7 +153,10 @@ class TokenVerifier:
     async def permissions_of(
         self, who: Caller, cluster: Cluster, metadata: Metadata
     ) -> frozenset[Permission]:
-        """The permissions of a token. Raises AioRpcError: UNAUTHENTICATED for an invalid token."""
+        """The permissions of a token for the gateway itself.
+
+        Raises AioRpcError: UNAUTHENTICATED for an invalid token.
+        """
         key = (who.key, cluster.id)
         now = self._clock.monotonic()
         kept = self._kept.get(key)
@@ -166,6 +169,9 @@ class TokenVerifier:
         # A scheduler that runs with -insecure returns no role and allows everything.
         words = view.deeds if view.role else list(Permission)
         deeds = frozenset(Permission(word) for word in words if word in list(Permission))
+        if view.prefix:
+            # The gateway's own pages are about all workloads. The scheduler limits everything else.
+            deeds &= {Permission.ANYONE}
         self._kept[key] = _Proof(now + KEEP_SECONDS, deeds)
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT_MAX:

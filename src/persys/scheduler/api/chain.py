@@ -1,6 +1,7 @@
 """The interceptors between authorization and the handler of each RPC, configured by its row in METHODS.
 
-Read-only mode, audit, ownership of changes, containment of defects, refusals, metrics and traces.
+Read-only mode, audit, ownership of changes, the scope of tokens with a prefix, containment of defects,
+refusals, metrics and traces.
 Authorization (`infra/rpc/authorized_service.py`) and forwarding to the leader
 (`scheduler/ha/forwarding.py`) run before this.
 
@@ -35,6 +36,11 @@ from persys.infra.telemetry import tracing
 from persys.model.role import Permission
 from persys.scheduler.api.methods import DECISIONS, REFUSALS, SERVICE, is_refusal
 from persys.scheduler.auth.audit import Audit
+from persys.scheduler.auth.prefix_scope import (
+    current_prefix,
+    limit_response,
+    limited_context,
+)
 from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.recovery.mode import ModeTracker
 from persys.wire import errors as wire_errors
@@ -187,6 +193,7 @@ class Chain:
     async def _work(self, method: Method, handler: Handler, request: Any, context: Context) -> Any:
         with self.audit.request(context):
             answer = await contained(self.supervisor, method.name, handler(request, context))
+            answer = limit_response(method, answer, current_prefix())
             if method.audit is Audited.END and not is_refusal(answer):
                 await self.audit.write(method, request)
             return answer
@@ -200,7 +207,8 @@ class Chain:
                     request = within_limits(method, request)
                     if method.audit is Audited.START:
                         request = await self._audited(method, request)
-                    await contained(self.supervisor, method.name, handler(request, context))
+                    limited = limited_context(method, context, current_prefix())
+                    await contained(self.supervisor, method.name, handler(request, limited))
                 code = grpc.StatusCode.OK
             except PersysError as err:
                 code = wire_errors.grpc_code(err)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from persys.errors import InvalidError, RefusedError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.scheduler.api.methods import Context, need
+from persys.scheduler.auth.prefix_scope import current_prefix
 from persys.scheduler.recovery.record_repair import RecordRepair
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.event_log import Bookmark, EventLog, Filter
@@ -40,6 +41,7 @@ class EventsApi:
             request.node_id,
             event_kinds(request.kinds),
             instant(request.since) if request.HasField("since") else None,
+            prefix=current_prefix(),
         )
         found = self._events.listed(wanted, after=request.after_sequence, limit=request.limit)
         answer = control_pb2.ListEventsResponse(
@@ -57,7 +59,12 @@ class EventsApi:
     async def WatchEvents(
         self, request: control_pb2.WatchEventsRequest, context: Context
     ) -> AsyncIterator[control_pb2.EventView]:
-        wanted = Filter(request.workload_id, request.node_id, event_kinds(request.kinds))
+        wanted = Filter(
+            request.workload_id,
+            request.node_id,
+            event_kinds(request.kinds),
+            prefix=current_prefix(),
+        )
         after = request.after_sequence if request.HasField("after_sequence") else None
         async for found in self._events.watch(wanted, after=after, bookmarks=request.bookmarks):
             if isinstance(found, Bookmark):

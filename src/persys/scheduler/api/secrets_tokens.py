@@ -80,6 +80,7 @@ class IdentityApi:
             expires_at=timestamp(caller.expires_at),
             serial=caller.serial,
             token_id=caller.token_id,
+            prefix=caller.prefix,
         )
 
 
@@ -121,6 +122,7 @@ def _token_request(request: control_pb2.CreateTokenRequest) -> rules.NewToken:
         request.role,
         tuple(request.deeds),
         timedelta(seconds=seconds) if seconds else None,
+        request.prefix,
     )
 
 
@@ -133,4 +135,5 @@ def _view(token: Token) -> control_pb2.TokenView:
         created_at=timestamp(token.created_at),
         created_by=token.created_by,
         expires_at=timestamp(token.expires_at),
+        prefix=token.prefix,
     )

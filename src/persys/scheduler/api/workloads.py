@@ -13,6 +13,7 @@ from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import CALLER
 from persys.model.workload import SuggestionDecision
 from persys.scheduler.api.methods import Context, need
+from persys.scheduler.auth.prefix_scope import current_prefix
 from persys.scheduler.queries.explain import Explainer
 from persys.scheduler.queries.plan import CompleteSituation, PlanBuilder
 from persys.scheduler.queries.views import Queries
@@ -38,7 +39,7 @@ class WorkloadsApi:
         self, request: control_pb2.ApplyWorkloadRequest, context: Context
     ) -> control_pb2.ApplyWorkloadResponse:
         need(request.workload_id, "workload_id")
-        workload = await self._intents.apply(request)
+        workload = await self._intents.apply(request, prefix=current_prefix())
         return control_pb2.ApplyWorkloadResponse(success=True, revision_id=workload.revision)
 
     async def DeleteWorkload(
@@ -123,6 +124,7 @@ class PlanningApi:
             self._policy,
             now=self._clock.now(),
             lease=self._lease,
+            prefix=current_prefix(),
         )
         plans = await planning.plan_all(request.workloads, TimeSlice(self._clock))
         return control_pb2.PlanWorkloadsResponse(plans=plans)

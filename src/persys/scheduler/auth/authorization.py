@@ -1,4 +1,5 @@
-"""Authorization of the scheduler's RPCs. An agent may act only for its own node.
+"""Authorization of the scheduler's RPCs. An agent may act only for its own node, a prefix token only for
+names with its prefix.
 
 An agent whose certificate name is shared by several nodes passes this check: registration and heartbeats
 check which node belongs to which host.
@@ -14,6 +15,7 @@ from persys.infra.rpc.authorizer import Authorizer, Check
 from persys.infra.rpc.bearer import FindToken
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Caller, Role
+from persys.scheduler.auth.prefix_scope import check_request
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.methods import CONTROL_PERMISSIONS
 
@@ -35,7 +37,7 @@ def build_authorizer(
         tls.certificates,
         clock,
         denied=denied,
-        narrow=check_acts_for_own_node,
+        narrow=narrow,
         refused_roles=frozenset(),
         check=check,
         tokens=tokens,
@@ -43,6 +45,11 @@ def build_authorizer(
         gateway_role=gateway_role,
         cn_roles=tls.cn_roles,
     )
+
+
+def narrow(caller: Caller, method: str, request: Any) -> Any:
+    """Restrict a request to what its caller may access. Raises DeniedError."""
+    return check_request(caller, method, check_acts_for_own_node(caller, method, request))
 
 
 def check_acts_for_own_node(caller: Caller, method: str, request: Any) -> Any:

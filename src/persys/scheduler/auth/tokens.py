@@ -65,7 +65,8 @@ class Tokens:
             self._cluster.tokens[token.id] = token
 
         until = f"{token.expires_at:%Y-%m-%d %H:%M} UTC"
-        text = f"token {token.id} for {token.identity} until {until}, by {token.created_by}"
+        limit = f" with the prefix {token.prefix}" if token.prefix else ""
+        text = f"token {token.id} for {token.identity}{limit} until {until}, by {token.created_by}"
         await self._committer.commit(
             Transaction(
                 done=done,

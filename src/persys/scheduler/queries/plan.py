@@ -50,12 +50,15 @@ class PlanBuilder:
         *,
         now: datetime,
         lease: timedelta,
+        prefix: str,
     ) -> None:
+        """`prefix`: the only names that the caller may use and see; "": all."""
         self._cluster = cluster
         self._complete_situation = complete_situation
         self._policy = policy
         self._now = now
         self._lease = lease
+        self._prefix = prefix
         self._index = cluster.node_index.copy()
         self._placer = placer_over(self._index)
         self._planned: dict[WorkloadId, PlannedWorkload] = {}
@@ -83,7 +86,12 @@ class PlanBuilder:
             parsed = await parse(request)
             before = self._of(wanted_id)
             transition = parse_apply(
-                request, parsed, lambda: self._now, lease=self._lease, secrets=self._cluster.secrets
+                request,
+                parsed,
+                lambda: self._now,
+                lease=self._lease,
+                secrets=self._cluster.secrets,
+                prefix=self._prefix,
             )
             outcome = transition(before.workload if before else None)
         except RefusedError as err:
@@ -194,7 +202,7 @@ class PlanBuilder:
         for needs in placeable:
             if choose(needs, self._index) is None:
                 for waiting in self._queues.get(needs, ()):
-                    yield f"{waiting} keeps waiting: it would have fitted into this capacity"
+                    yield f"{self._name(waiting)} keeps waiting: it would have fitted into this capacity"
 
     def _assign_waiting(self) -> Iterator[str]:
         """Assign freed capacity to waiting workloads."""
@@ -208,7 +216,11 @@ class PlanBuilder:
                     workload, held, self._decide(workload, held, planned.workload_status)
                 )
                 if after.assignment is not None and not after.waits:
-                    yield f"{waiting} no longer waits: it is assigned to {after.assignment.node_id}"
+                    node_id = after.assignment.node_id
+                    yield f"{self._name(waiting)} no longer waits: it is assigned to {node_id}"
+
+    def _name(self, other: WorkloadId) -> str:
+        return other if other.startswith(self._prefix) else "a workload of others"
 
 
 def _set_place(plan: control_pb2.WorkloadPlan, planned: PlannedWorkload) -> None:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from math import ceil
 
+from persys.core.federation.scope import check_scope
 from persys.core.intent import apply as intent_apply
 from persys.core.intent.apply import Accepted, ApplyRequest, Unchanged
 from persys.errors import InvalidError
@@ -39,11 +40,17 @@ class IntentService:
         self._lease = lease
         self._secrets = secrets
 
-    async def apply(self, request: control_pb2.ApplyWorkloadRequest) -> Workload:
+    async def apply(self, request: control_pb2.ApplyWorkloadRequest, *, prefix: str) -> Workload:
+        """`prefix`: the only names that the caller may use; "": all."""
         wanted_id = workload_id(request.workload_id)
         parsed = await parse(request)
         transition = parse_apply(
-            request, parsed, self._clock.now, lease=self._lease, secrets=self._secrets
+            request,
+            parsed,
+            self._clock.now,
+            lease=self._lease,
+            secrets=self._secrets,
+            prefix=prefix,
         )
         return await self._reconciler.submit(wanted_id, transition)
 
@@ -81,14 +88,19 @@ def parse_apply(
     *,
     lease: timedelta,
     secrets: Mapping[str, Secret],
+    prefix: str,
 ) -> Transition:
-    """Build the transition this request asks for; raises if invalid."""
+    """Build the transition this request asks for; raises if invalid.
+
+    `prefix`: the only names that the caller may use; "": all.
+    """
     wanted_id = workload_id(request.workload_id)
     _check_stop_after(request.spec.stop_after_seconds, lease)
     desired = control_messages.desired(request.desired_state) if request.desired_state else None
     if parsed is not None:
         apply_request = _apply_request(request, parsed, wanted_id, desired)
         if desired is not Desired.DELETED:
+            check_scope(prefix, apply_request.spec, apply_request.rules, apply_request.metadata)
             check_stored(apply_request.spec, secrets)
         return lambda old: intent_apply.apply(old, apply_request, now=now())
     if desired is None:

@@ -27,6 +27,7 @@ class Filter:
     node_id: str = ""
     kinds: Collection[EventKind] = ()
     since: datetime | None = None
+    prefix: str = ""  # of the workload id
 
     def matches(self, event: Event) -> bool:
         return (
@@ -34,6 +35,7 @@ class Filter:
             and (not self.node_id or event.node_id == self.node_id)
             and (not self.kinds or event.kind in self.kinds)
             and (self.since is None or event.at >= self.since)
+            and event.workload_id.startswith(self.prefix)
         )
 
 

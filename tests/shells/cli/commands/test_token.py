@@ -39,6 +39,28 @@ async def test_a_token_is_created_used_and_revoked(ctl: Ctl) -> None:
     assert (again.code, "not found" in again.err) == (1, True)
 
 
+async def test_a_token_with_a_prefix_shows_it_and_is_limited_to_it(ctl: Ctl) -> None:
+    create = ("token", "create", "--role", "operator", "--name", "home", "--prefix")
+    invalid = await ctl(*create, "home")
+    assert (invalid.code, "invalid prefix 'home'" in invalid.err) == (1, True)
+    created = await ctl(*create, "home--")
+    assert created.code == 0, created.err
+    assert "for workloads and secrets with the prefix home--" in created.err
+    secret = created.out.strip()
+
+    who = await ctl("cluster", "whoami", PERSYS_TOKEN=secret)
+    refused = await ctl("workload", "delete", "web", PERSYS_TOKEN=secret)
+    listed = await ctl("workload", "list", PERSYS_TOKEN=secret)
+    tokens = json.loads((await ctl("token", "list", "--kind", "person", "-o", "json")).out)
+
+    assert "Prefix:        home--" in who.out
+    assert (refused.code, "names that begin with 'home--'" in refused.err) == (1, True)
+    assert listed.code == 0
+    assert [one["prefix"] for one in tokens] == ["home--"]
+    joins = await ctl("token", "create", "--role", "agent", "--name", "n1", "--prefix", "home--")
+    assert (joins.code, "--prefix needs a role of users" in joins.err) == (2, True)
+
+
 async def test_a_list_shows_both_kinds(ctl: Ctl) -> None:
     assert (await ctl("token", "create", "--role", "viewer", "--name", "bob")).code == 0
     assert (await ctl("token", "create", "--role", "agent", "--node", "n1")).code == 0
@@ -46,7 +68,7 @@ async def test_a_list_shows_both_kinds(ctl: Ctl) -> None:
     table = await ctl("token", "list")
     assert table.code == 0, table.err
     rows = [line.split() for line in table.out.splitlines()]
-    assert rows[0] == ["ID", "KIND", "IDENTITY", "STATE", "EXPIRES", "PERMISSIONS", "BY"]
+    assert rows[0] == ["ID", "KIND", "IDENTITY", "STATE", "EXPIRES", "PERMISSIONS", "PREFIX", "BY"]
     assert {tuple(row[1:4]) for row in rows[1:]} == {
         ("person", "viewer/bob", "valid"),
         ("join", "agent/n1", "unused"),

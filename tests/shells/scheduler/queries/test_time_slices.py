@@ -76,6 +76,7 @@ async def test_other_tasks_run_while_a_plan_is_computed() -> None:
         Policy(),
         now=NOW,
         lease=timedelta(seconds=30),
+        prefix="",
     )
     requests = [pb.ApplyWorkloadRequest(workload_id=f"w{n}", spec=SPEC) for n in range(50)]
 

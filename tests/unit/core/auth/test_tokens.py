@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from persys.core.auth.permissions import ROLES, permissions_of
 from persys.core.auth.tokens import (
@@ -169,3 +171,59 @@ def test_a_scheduler_forwards_any_identity_and_a_gateway_only_users() -> None:
         is_person = role in (Role.ADMIN, Role.OPERATOR, Role.VIEWER)
         assert may_impersonate(whom, Role.GATEWAY) is is_person
         assert not may_impersonate(whom, Role.ADMIN)
+
+
+def a_prefix_token(prefix: str = "home--", *deeds: str, by: Caller | None = None) -> Token:
+    request = NewToken("home", "operator", deeds, None, prefix)
+    return make(request, DRAWN, by or a_caller(), [], now=NOW)[0]
+
+
+def test_the_holder_of_a_prefix_token_has_its_prefix_and_its_permissions() -> None:
+    everything, few = a_prefix_token(), a_prefix_token("home--", "read", "logs")
+
+    assert holder(everything, "1").prefix == "home--"
+    assert holder(everything, "1").deeds == permissions_of(Role.OPERATOR)
+    assert holder(few, "1").deeds == {Permission.READ, Permission.LOGS, Permission.ANYONE}
+    assert holder(a_token(), "1").prefix == ""
+
+
+def test_an_older_scheduler_grants_nothing_to_a_prefix_token() -> None:
+    stored = a_prefix_token("home--", "read")
+
+    without_prefix = replace(stored, prefix="", scoped_deeds=frozenset())
+
+    assert allowed(without_prefix) == {Permission.ANYONE}
+
+
+def test_a_token_of_an_older_version_has_no_prefix() -> None:
+    older = {
+        key: value
+        for key, value in msgspec.to_builtins(a_token()).items()
+        if key not in ("prefix", "scoped_deeds")
+    }
+
+    read = msgspec.convert(older, Token)
+
+    assert (read.prefix, allowed(read)) == ("", permissions_of(Role.OPERATOR))
+
+
+def test_a_prefix_token_grants_no_permission_that_its_creator_lacks() -> None:
+    viewer = a_caller(Role.ADMIN, Permission.TOKENS, Permission.READ)
+
+    with pytest.raises(DeniedError, match="permissions that you do not have"):
+        a_prefix_token(by=viewer)
+
+
+@pytest.mark.parametrize("prefix", ["", "east--"])
+def test_the_holder_of_a_prefix_cannot_create_a_token_without_it(prefix: str) -> None:
+    limited = replace(a_caller(), prefix="home--")
+
+    with pytest.raises(DeniedError, match="prefix of your own token"):
+        a_prefix_token(prefix, by=limited)
+    assert a_prefix_token("home--", by=limited).prefix == "home--"
+
+
+@pytest.mark.parametrize("prefix", ["home", "home-", "a--b--", "Home--", "--"])
+def test_an_invalid_prefix_is_named(prefix: str) -> None:
+    with pytest.raises(InvalidError, match=rf"^prefix: invalid prefix '{prefix}': expected the id"):
+        a_prefix_token(prefix)

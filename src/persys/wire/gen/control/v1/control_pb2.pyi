@@ -1697,16 +1697,18 @@ class IdentityView(_message.Message):
     def __init__(self, role: _Optional[str] = ..., name: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., serial: _Optional[str] = ..., token_id: _Optional[str] = ..., prefix: _Optional[str] = ...) -> None: ...
 
 class CreateTokenRequest(_message.Message):
-    __slots__ = ("name", "role", "deeds", "ttl_seconds")
+    __slots__ = ("name", "role", "deeds", "ttl_seconds", "prefix")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     DEEDS_FIELD_NUMBER: _ClassVar[int]
     TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
     name: str
     role: str
     deeds: _containers.RepeatedScalarFieldContainer[str]
     ttl_seconds: int
-    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., ttl_seconds: _Optional[int] = ...) -> None: ...
+    prefix: str
+    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., ttl_seconds: _Optional[int] = ..., prefix: _Optional[str] = ...) -> None: ...
 
 class CreateTokenResponse(_message.Message):
     __slots__ = ("accepted", "reason", "token", "secret")
@@ -1731,7 +1733,7 @@ class ListTokensResponse(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[_Union[TokenView, _Mapping]]] = ...) -> None: ...
 
 class TokenView(_message.Message):
-    __slots__ = ("token_id", "name", "role", "deeds", "created_at", "created_by", "expires_at")
+    __slots__ = ("token_id", "name", "role", "deeds", "created_at", "created_by", "expires_at", "prefix")
     TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -1739,6 +1741,7 @@ class TokenView(_message.Message):
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     CREATED_BY_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
     token_id: str
     name: str
     role: str
@@ -1746,7 +1749,8 @@ class TokenView(_message.Message):
     created_at: _timestamp_pb2.Timestamp
     created_by: str
     expires_at: _timestamp_pb2.Timestamp
-    def __init__(self, token_id: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., created_by: _Optional[str] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    prefix: str
+    def __init__(self, token_id: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., created_by: _Optional[str] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prefix: _Optional[str] = ...) -> None: ...
 
 class RevokeTokenRequest(_message.Message):
     __slots__ = ("token_id",)
