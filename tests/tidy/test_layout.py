@@ -48,6 +48,7 @@ FRAGMENTS = {
     "scheduler/api/logs_exec.py": _RPCS,
     "scheduler/auth/authorization.py": "used by the server, before a request reaches a replica",
     "scheduler/commit/store_guard.py": "used by the server, for the store of all replicas",
+    "scheduler/membership/home_contacts.py": "a loop of its own; leases.py is about nodes",
     "scheduler/reconcile/operation_log.py": "reconciler.py is one of the longest modules",
 }
 # Names that occur twice in one package and mean the same in both places. The folders `api` and `commands`

@@ -28,6 +28,7 @@ class Workload(Struct, frozen=True):
     metadata: dict[str, str] = {}
     rules: Rules = Rules()
     stop_after_seconds: int = 0  # 0: never
+    stopped_because: str = ""  # why the scheduler set the desired state to stopped; "": a user did
 
 
 class StoredIntent(Struct, frozen=True):

@@ -24,6 +24,7 @@ from persys.scheduler.ha.leader_key import not_leading
 from persys.scheduler.ha.leader_lease import LeaderLease
 from persys.scheduler.ha.standby import Standby
 from persys.scheduler.membership.certificate_expiry import CertificateExpiry
+from persys.scheduler.membership.home_contacts import HomeContacts
 from persys.scheduler.membership.removed_nodes import Revoke
 from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.metrics.gauges import ClusterCollector, GaugeSources
@@ -139,6 +140,7 @@ class Scheduler:
         self.leases, self.membership = nodes.leases, nodes.membership
         self.discovery = self._discovery(names) if names is not None else None
         build.connect(base, reconcile, agents, dispatch, self.leases, self.discovery)
+        self.home_contacts = HomeContacts(self.cluster, self.reconciler, self.modes, base.clock)
         self.denials = DenialLog(self.committer, base.clock)
         self.requests = OwnedWork(self.supervisor, limit=REQUESTS_MAX, stopped=not_leading)
         self.tokens = Tokens(self.cluster, self.committer, base.clock)
@@ -174,6 +176,7 @@ class Scheduler:
             epochs.skip(now=self._clock.now())
         # A standby receives no heartbeats: every node gets a full lease before it is judged.
         self.leases.renew_all()
+        self.home_contacts.begin_to_lead()
         self.removal.resume()
         self.secrets.check_key()
         if self.discovery is not None:
@@ -253,6 +256,7 @@ class Scheduler:
             Loop("node_removal", self.removal.run),
             Loop("revocation", self.removed.run),
             Loop("denials", self.denials.run),
+            Loop("home_contacts", self.home_contacts.run),
             Loop("reconcile_pass", partial(self.resync.reconcile, settings.reconcile_interval)),
             Loop("survey", partial(self.resync.poll_nodes, settings.drift_detect_interval)),
         )

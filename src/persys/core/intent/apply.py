@@ -83,6 +83,7 @@ def apply(old: Workload | None, request: ApplyRequest, *, now: datetime) -> Acce
         revision=revision,
         desired=desired,
         updated_at=now,
+        stopped_because=old.stopped_because if desired is Desired.STOPPED else "",
     )
     return Accepted(changed, EventKind.WORKLOAD_UPDATED)
 
@@ -100,7 +101,15 @@ def change_desired(
         Desired.STOPPED: EventKind.WORKLOAD_STOP_ASKED,
         Desired.DELETED: EventKind.WORKLOAD_DELETE_ASKED,
     }[desired]
-    return Accepted(replace(old, desired=desired, updated_at=now), event)
+    return Accepted(replace(old, desired=desired, updated_at=now, stopped_because=""), event)
+
+
+def stop_because(old: Workload, why: str, *, now: datetime) -> Accepted | Unchanged:
+    """The scheduler itself stops a running workload."""
+    if old.desired is not Desired.RUNNING:
+        return Unchanged(old)
+    stopped = replace(old, desired=Desired.STOPPED, updated_at=now, stopped_because=why)
+    return Accepted(stopped, EventKind.WORKLOAD_STOP_ASKED)
 
 
 def retry(old: Workload | None, workload_id: WorkloadId) -> Accepted:
@@ -115,7 +124,13 @@ def redeploy(old: Workload | None, workload_id: WorkloadId, *, now: datetime) ->
     if old is None:
         raise NotFoundError("workload", workload_id)
     _refuse_if_deleting(old)
-    again = replace(old, revision=_next(old.revision), desired=Desired.RUNNING, updated_at=now)
+    again = replace(
+        old,
+        revision=_next(old.revision),
+        desired=Desired.RUNNING,
+        updated_at=now,
+        stopped_because="",
+    )
     return Accepted(again, EventKind.WORKLOAD_REDEPLOY_ASKED)
 
 

@@ -38,6 +38,7 @@ from persys.scheduler.api.methods import DECISIONS, REFUSALS, SERVICE, is_refusa
 from persys.scheduler.auth.audit import Audit
 from persys.scheduler.auth.prefix_scope import (
     current_prefix,
+    home_of,
     limit_response,
     limited_context,
 )
@@ -129,6 +130,7 @@ class Chain:
     modes: ModeTracker
     audit: Audit
     owned: OwnedWork
+    note_contact: Callable[[str], None]  # of a home cluster
     supervisor: Supervisor
 
     def wrap(self, method: Method, handler: Callable[..., Any]) -> Handler:
@@ -141,6 +143,7 @@ class Chain:
         full_name = f"{SERVICE}/{method.name}"
 
         async def call(request: Any, context: Context) -> Any:
+            self._note_contact(context)
             began = self.clock.monotonic()
             code = grpc.StatusCode.UNKNOWN
             with tracing.server_span(full_name, context.invocation_metadata) as span:
@@ -200,6 +203,7 @@ class Chain:
 
     def _stream(self, method: Method, handler: Handler) -> Handler:
         async def stream_call(request: Any, context: Context) -> None:
+            self._note_contact(context)
             code = grpc.StatusCode.CANCELLED
             try:
                 self._gate(method, context)
@@ -235,6 +239,10 @@ class Chain:
         yield first
         async for message in messages:
             yield message
+
+    def _note_contact(self, context: Context) -> None:
+        if home := home_of(context):
+            self.note_contact(home)
 
     def _gate(self, method: Method, context: Context) -> None:
         """In a frozen mode changes are refused, and every response carries the age of its data."""

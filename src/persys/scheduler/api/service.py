@@ -120,5 +120,6 @@ def _chain(app: "Scheduler", clock: Clock) -> Chain:
         modes=app.modes,
         audit=Audit(app.committer, clock),
         owned=app.requests,
+        note_contact=app.home_contacts.note,
         supervisor=app.supervisor,
     )

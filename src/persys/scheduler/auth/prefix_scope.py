@@ -13,11 +13,14 @@ from typing import Any, Self
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
+from persys.core.federation.cluster_ids import cluster_of
 from persys.errors import DeniedError
 from persys.infra.rpc.authorizer import CALLER
 from persys.model.identity import Caller
+from persys.wire.metadata_keys import HOME
 from persys.wire.methods import METHODS, Method, Scope
 
+HOME_LENGTH_MAX = 253
 REASON = "prefix"  # of the DeniedError
 
 Path = Sequence[str]
@@ -27,6 +30,19 @@ def current_prefix() -> str:
     """The prefix that the caller of this request is limited to; empty: all names."""
     caller = CALLER.get()
     return caller.prefix if caller is not None else ""
+
+
+def home_of(context: Any) -> str:
+    """The cluster that makes this call, by the prefix of its token; empty: it is not of another cluster.
+
+    Without authentication (-insecure) there are no tokens: the cluster names itself.
+    """
+    caller = CALLER.get()
+    if caller is not None:
+        return cluster_of(caller.prefix)
+    metadata = getattr(context, "invocation_metadata", None)
+    received = metadata() if metadata is not None else None
+    return next((str(value) for key, value in received or () if key == HOME), "")[:HOME_LENGTH_MAX]
 
 
 def check_request(caller: Caller, name: str, request: Any) -> Any:

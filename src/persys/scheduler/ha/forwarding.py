@@ -1,9 +1,10 @@
 """Routes the RPCs of a scheduler: handled here if it leads, else forwarded to the leader.
 
 A standby serves the reads that METHODS marks from its own memory, with their age. Everything else is
-forwarded to the leader, streams too, so that any scheduler can be called. Without a leader a call waits for
-the next one within its deadline. A call that may have reached a leader is not sent to another: it fails, and
-the caller decides whether to retry. A forwarded call is not forwarded again.
+forwarded to the leader, streams too, so that any scheduler can be called. So are the reads of another
+cluster, because only the leader records its contact. Without a leader a call waits for the next one within
+its deadline. A call that may have reached a leader is not sent to another: it fails, and the caller decides
+whether to retry. A forwarded call is not forwarded again.
 """
 
 import asyncio
@@ -27,10 +28,11 @@ from persys.infra.telemetry import tracing
 from persys.model.role import Permission
 from persys.scheduler.api.methods import SERVICE
 from persys.scheduler.api.service import ControlApi
+from persys.scheduler.auth.prefix_scope import home_of
 from persys.scheduler.ha.leader_client import LeaderChangedError, LeaderConnection
 from persys.scheduler.ha.standby import Standby
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.metadata_keys import DATA_AGE_MS, FORWARDED, NOT_LEADER, REVISION, ROLE
+from persys.wire.metadata_keys import DATA_AGE_MS, FORWARDED, HOME, NOT_LEADER, REVISION, ROLE
 from persys.wire.methods import METHODS, Method
 
 CALL_SECONDS = 10.0
@@ -102,7 +104,9 @@ def forwarded_metadata(
     )
     # Without authentication the connection is not encrypted: tokens are not forwarded.
     tokens = ((key, text) for key, text in received if key == AUTHORIZATION and caller is not None)
-    return ((FORWARDED, "1"), *named, *certificate, *tokens, *headers)
+    home = home_of(context) if caller is None else ""
+    homes = ((HOME, home),) if home else ()
+    return ((FORWARDED, "1"), *named, *certificate, *tokens, *homes, *headers)
 
 
 def was_not_executed(err: grpc.aio.AioRpcError) -> bool:
@@ -188,7 +192,7 @@ class LeaderRouter:
         name = method.name
 
         async def call(request: Any, context: Context) -> Any:
-            if self._can_serve(method):
+            if self._can_serve(method) and not home_of(context):
                 return await self._read(name, request, context)
             deadline = _deadline_for(context.time_remaining())
             while (upstream := await self._leader_connection(context, deadline)) is not None:

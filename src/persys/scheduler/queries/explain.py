@@ -87,6 +87,9 @@ class Explainer:
         message = entry.workload_status.message if entry.workload_status is not None else ""
         if entry.back_off is not None:
             return f"is not reconciled: {entry.back_off.text}"
+        if workload.stopped_because and workload.desired is Desired.STOPPED:
+            on = f" on {assignment.node_id}" if assignment is not None else ""
+            return f"is stopped{on}: {workload.stopped_because}"
         if assignment is None:
             if workload.id not in self._cluster.waiting:
                 return f"has no node: {message}"

@@ -6,6 +6,7 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import TypeVar
 
+from persys.core.federation.home_contacts import SILENT
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.core.placement.tiers import needs_on_any_tier
 from persys.core.reconcile.evacuate import stays_because
@@ -230,6 +231,8 @@ class Queries:
                 view.reason.next_retry_at.CopyFrom(timestamp(retry.next_at))
         if workload_status is not None:
             _set_reason(view, entry)
+        if workload.stopped_because and workload.desired is Desired.STOPPED:
+            view.reason.code, view.reason.message = SILENT, workload.stopped_because
         if entry.back_off is not None:
             _set_internal_error(view, entry.back_off)
         if entry.usage is not None:

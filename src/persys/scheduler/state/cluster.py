@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from persys.core.epochs import Epochs, is_proven, prove
+from persys.core.federation.home_contacts import HomeWorkloads
 from persys.core.nodes import RemovedNodes, closed_because
 from persys.core.placement.index.node_index import NodeIndex, hold_of
 from persys.core.placement.index.node_slot import accounts_of
@@ -135,6 +136,7 @@ class ClusterState:
         self.tokens: dict[str, Token] = {}
         self.secrets: dict[str, Secret] = {}
         self.secret_uses = SecretReferences()
+        self.home_workloads = HomeWorkloads()
         self.suggestion_decisions: dict[str, SuggestionDecision] = {}
         self.events = EventLog()
         self.quarantine = Quarantine()
@@ -165,6 +167,7 @@ class ClusterState:
             entry = self.workloads[workload.id] = WorkloadState(workload)
         entry.workload = workload
         self.secret_uses.put(workload)
+        self.home_workloads.put(workload)
         return entry
 
     def put_assignment(self, workload_id: WorkloadId, assignment: Assignment | None) -> None:
@@ -180,6 +183,7 @@ class ClusterState:
         self.put_assignment(workload_id, None)
         del self.workloads[workload_id]
         self.secret_uses.drop(workload_id)
+        self.home_workloads.drop(workload_id)
         self.waiting.discard(workload_id)
 
     def put_node(self, node: Node, *, lease_until: float | None = None) -> NodeState:

@@ -106,7 +106,13 @@ def a_chain(owned: OwnedWork, supervisor: Supervisor) -> Chain:
     clock = SystemClock()
     audit: Any = NoEvents()
     return Chain(
-        Metrics(), clock, ModeTracker(clock, on_normal=lambda: None), audit, owned, supervisor
+        metrics=Metrics(),
+        clock=clock,
+        modes=ModeTracker(clock, on_normal=lambda: None),
+        audit=audit,
+        owned=owned,
+        note_contact=lambda _home: None,
+        supervisor=supervisor,
     )
 
 

@@ -374,8 +374,10 @@ async def test_a_standby_limits_a_token_like_the_leader(root: Root, tmp_path: Pa
 
         await eventually(is_known, lambda: "the standby to know the token")
         listed = await limited.call("ListWorkloads", pb.ListWorkloadsRequest())
+        mode = await limited.call("GetMode", pb.GetModeRequest())
 
         assert [one.workload_id for one in listed.workloads] == [OWN]
+        assert mode.role == "leader"  # which records the contact
         for row in (*rows(refused=True), *rows(by_id=True)):
             code, text = await limited.code(row.name, a_request(row.name, OTHER))
             assert code is DENIED, f"{row.name}: {text}"
