@@ -25,16 +25,16 @@ class OwnDocker:
         tag = uuid.uuid4().hex[:6]
         # Short: the length of a socket path is limited, and tmp_path is long.
         self._directory = Path(tempfile.mkdtemp(prefix=f"persys-docker-{tag}-"))
-        self._namespace = f"persys-{tag}"
+        self.namespace = f"persys-{tag}"
         self.host = f"unix://{self._directory / 'docker.sock'}"
         dockerd = find_command("dockerd")
         assert dockerd is not None, "the tests need dockerd"
-        _run("ip", "netns", "add", self._namespace)
-        _run("ip", "-n", self._namespace, "link", "set", "lo", "up")
+        _run("ip", "netns", "add", self.namespace)
+        _run("ip", "-n", self.namespace, "link", "set", "lo", "up")
         # Not `ip netns exec`, which would hide the control groups.
         self._process = Process(
             [
-                *(*under, "nsenter", f"--net=/run/netns/{self._namespace}", dockerd, *flags),
+                *(*under, "nsenter", f"--net=/run/netns/{self.namespace}", dockerd, *flags),
                 *("--host", self.host),
                 *("--data-root", str(self._directory / "data")),
                 *("--exec-root", str(self._directory / "exec")),
@@ -90,7 +90,7 @@ class OwnDocker:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         eventually(self._has_no_mounts, lambda: str(_mounts_below(self._directory)))
-        _run("ip", "netns", "delete", self._namespace)
+        _run("ip", "netns", "delete", self.namespace)
         shutil.rmtree(self._directory)
 
     def _has_no_mounts(self) -> bool:

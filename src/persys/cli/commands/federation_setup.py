@@ -20,6 +20,7 @@ from persys.cli.framework.exit_codes import ExitCode, UsageError
 from persys.cli.framework.output import dump
 from persys.client import SchedulerClient
 from persys.client.ca.client import join
+from persys.core.federation.cluster_ids import check_prefix, prefix_of, problem_of
 from persys.errors import DeniedError, NotFoundError, RefusedError, SettingsError
 from persys.infra.atomic_files import PRIVATE, PUBLIC, write_files
 from persys.infra.tls.keys import key_pem, new_key, new_request
@@ -31,7 +32,6 @@ from persys.wire.gen.control.v1.control_pb2 import ModeView
 
 DIRECTORY = Path("/etc/persys/federation")
 STATE = Path("/var/lib/persys/federation")
-SEPARATOR = "--"  # between the id of the home cluster and the id of the workload
 TIER_MAX, PERCENT_MAX = 100, 100
 _GRPC_PORT, _METRICS_PORT = 50052, 8090
 _NEEDED = (Permission.READ, Permission.WORKLOADS)
@@ -171,11 +171,12 @@ def _check_home(options: Namespace, name: str) -> Home:
                 f"the scheduler of this cluster has version {mode.version or 'unknown'}, which does "
                 "not support federation: upgrade it"
             )
-        if SEPARATOR in mode.cluster_id:
+        if problem := problem_of(mode.cluster_id):
             raise RefusedError(
-                f"invalid cluster id '{mode.cluster_id}' of this cluster: expected one without "
-                f"'{SEPARATOR}', for example home (PERSYS_CLUSTER_ID of the schedulers)"
+                f"invalid cluster id '{mode.cluster_id}' of this cluster: {problem} "
+                "(PERSYS_CLUSTER_ID of the schedulers)"
             )
+        check_prefix(prefix_of(mode.cluster_id), "cluster id")
         _check_absent(client, name)
     if settings.transport is Transport.HTTP:
         return Home(mode, mode.leader_endpoint, settings.gateway.startswith("http://"))
@@ -192,7 +193,7 @@ def _check_absent(client: SchedulerClient, name: str) -> None:
 
 def _check_remote(options: Namespace, home: ModeView, token: str) -> str:
     """What the remote cluster is. Raises RefusedError if it cannot be used."""
-    prefix = f"{home.cluster_id}{SEPARATOR}"
+    prefix = prefix_of(home.cluster_id)
     create = f"`persysctl token create --role operator --name {home.cluster_id} --prefix {prefix}`"
     with remote_client(options, token) as client:
         mode = client.get_mode()
