@@ -39,7 +39,7 @@ def main() -> None:
     ensure_image(LineProgress())
     with (
         tempfile.TemporaryDirectory() as directory,
-        scheduler(f"sqlite:{directory}/home.db", PERSYS_CLUSTER_ID="home") as (home, _, _),
+        scheduler(f"sqlite:{directory}/of-home.db", PERSYS_CLUSTER_ID="home") as (home, _, _),
         scheduler(f"sqlite:{directory}/remote.db", PERSYS_CLUSTER_ID="remote") as (remote, _, _),
         agent(
             Path(directory),
