@@ -13,6 +13,7 @@ from persys.core.dns_names import scheduler_service
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Loop, Supervisor
 from persys.infra.clock import Clock
+from persys.infra.encryption import KeyFile
 from persys.scheduler import build
 from persys.scheduler.api.service import ControlApi, control_api
 from persys.scheduler.auth.audit import DenialLog
@@ -64,13 +65,14 @@ class Scheduler:
         watches_certificates: bool = False,
         revoke: Revoke | None = None,
         vault: SecretSource | None = None,
+        secrets_key: KeyFile | None = None,
         supervisor: Supervisor | None = None,
     ) -> None:
         """`name` identifies this scheduler among those on the store.
 
-        A simulation passes its own `connect` and `random`. `names` is the store that CoreDNS reads; the
-        scheduler closes this connection. `shared`: other schedulers may lead on this store. `supervisor` and
-        `metrics` belong to the process: pass both, or none.
+        A simulation passes its own `connect`, `random` and `secrets_key`. `names` is the store that CoreDNS
+        reads; the scheduler closes this connection. `shared`: other schedulers may lead on this store.
+        `supervisor` and `metrics` belong to the process: pass both, or none.
         """
         self._settings = settings
         self._store = store
@@ -94,7 +96,12 @@ class Scheduler:
         )
         commit = self._build_commit(base, name=name, shared=shared)
         agents = build.build_agents(
-            base, commit, connect=connect, connect_by_host=connect_by_host, vault=vault
+            base,
+            commit,
+            connect=connect,
+            connect_by_host=connect_by_host,
+            vault=vault,
+            secrets_key=secrets_key,
         )
         self.limited, self.streams = agents.limited, agents.streams
         self.secrets, self.agents = agents.secrets, agents.agents

@@ -197,13 +197,14 @@ def build_agents(
     connect: Connect,
     connect_by_host: Connect,
     vault: SecretSource | None,
+    secrets_key: KeyFile | None,
 ) -> AgentParts:
     """Calls to agents, and the secrets that orders need."""
     settings, clock, cluster = base.settings, base.clock, base.cluster
     node_called = base.signals.node_called
     limited, streams = ReportLimits(base.metrics), Tunnels()
-    key_file = KeyFile(secrets_key_path(settings.store, settings.secrets_key_file))
-    secrets = SecretStore(cluster, commit.committer, clock, key_file)
+    key_path = secrets_key_path(settings.store, settings.secrets_key_file)
+    secrets = SecretStore(cluster, commit.committer, clock, secrets_key or KeyFile(key_path))
     agents = AgentClient(
         clock,
         streams,

@@ -164,8 +164,9 @@ class Journal:
         self.connection = (
             connection or self._thread.submit(_open, path, cluster_id, node_id).result()
         )
+        without_key = path == _MEMORY and key_file is None
         found = key_file or journal_key_file(path)
-        self._sealer = Sealer(no_key_file if path == _MEMORY else found.make)
+        self._sealer = Sealer(no_key_file if without_key else found.make)
         try:
             self._thread.submit(self._read).result()
         except sqlite3.Error as err:
