@@ -9,10 +9,11 @@ import grpc
 
 from persys.sim.engine.process import SimProcess
 from persys.sim.network.network import Metadata, Network, rpc_error
-from persys.sim.network.stream import StreamCall
+from persys.sim.network.stream import StreamCall, WatchCall
 
 CONNECT_AGAIN_SECONDS = 0.2
 NO_DEADLINE_SECONDS = 3600.0
+WATCHES = frozenset({"WatchEvents"})
 
 _numbers = count()
 
@@ -44,7 +45,28 @@ class SimChannel:
 
         return call
 
-    unary_stream = unary_unary
+    def unary_stream(
+        self, method: str, response_deserializer: Callable[[bytes], Any], **_: Any
+    ) -> Callable[..., Any]:
+        """Only watches take time: the messages of other calls arrive together."""
+        if _short(method) not in WATCHES:
+            return self.unary_unary(method)
+
+        def call(
+            request: Any, *, timeout: float | None = None, metadata: Metadata = ()
+        ) -> WatchCall:
+            assert timeout is None, "watches have no deadline"
+            return WatchCall(
+                self._network,
+                self._source,
+                self._target,
+                _short(method),
+                response_deserializer,
+                request=request,
+                metadata=tuple(metadata),
+            )
+
+        return call
 
     def stream_unary(self, method: str, **_: Any) -> Callable[..., Any]:
         def call(*_arguments: Any, **_options: Any) -> Any:

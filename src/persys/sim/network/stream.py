@@ -209,13 +209,18 @@ class StreamCall:
     async def _serve(self, listener: SimProcess, handler: Callable[..., Any]) -> None:
         context = StreamContext(self, listener, self._metadata)
         try:
-            await handler(self._requests(listener, context), context)
+            await self._call(handler, listener, context)
         except AbortedError as err:
             end = End(err.code, err.details, context.trailing_metadata())
         else:
             end = End(grpc.StatusCode.OK)
         await listener.gate("answer")
         self.down.send(end)
+
+    async def _call(
+        self, handler: Callable[..., Any], listener: SimProcess, context: "StreamContext"
+    ) -> None:
+        await handler(self._requests(listener, context), context)
 
     async def _requests(self, listener: SimProcess, context: "StreamContext") -> AsyncIterator[Any]:
         while True:
@@ -255,6 +260,30 @@ class StreamCall:
         self.down.send(BROKEN)
 
 
+class WatchCall(StreamCall):
+    """A call with one request and a stream of responses."""
+
+    def __init__(
+        self,
+        network: Network,
+        source: SimProcess,
+        target: str,
+        method: str,
+        decode: Callable[[bytes], Any],
+        *,
+        request: Any,
+        metadata: Metadata,
+    ) -> None:
+        self._request = request
+        super().__init__(network, source, target, method, decode, requests=None, metadata=metadata)
+
+    async def _call(
+        self, handler: Callable[..., Any], listener: SimProcess, context: "StreamContext"
+    ) -> None:
+        request = type(self._request).FromString(self._request.SerializeToString())
+        await handler(request, context)
+
+
 class StreamContext(Context):
     """The context of the serving side of a stream."""
 
@@ -272,8 +301,14 @@ class StreamContext(Context):
     async def send_initial_metadata(self, _metadata: Metadata) -> None:
         self._stream.begin()
 
-    async def write(self, message: control_pb2.ControlMessage) -> None:
+    async def write(self, message: Any) -> None:
         await self._listener.gate("answer")
+        if isinstance(message, control_pb2.ControlMessage):
+            self._note_sent(message)
+        self._stream.down.send(message.SerializeToString())
+        self._network.sent_on(self._stream)
+
+    def _note_sent(self, message: control_pb2.ControlMessage) -> None:
         # A message written right after a thaw was decided before the freeze.
         awake = self._listener.thawed_at != asyncio.get_running_loop().time()
         if message.HasField("call") and awake:
@@ -281,5 +316,3 @@ class StreamContext(Context):
         if message.HasField("heartbeat_answer") and awake:
             answer = message.heartbeat_answer
             self._network.on_answer(self._listener, "Heartbeat", self._heartbeat, answer, ())
-        self._stream.down.send(message.SerializeToString())
-        self._network.sent_on(self._stream)
