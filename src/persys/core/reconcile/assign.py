@@ -201,7 +201,10 @@ def after_refusal(situation: Situation, placer: Placer, now: datetime) -> Decisi
 
 
 def _has_accepted(situation: Situation) -> bool:
-    dispatch = situation.dispatch
+    """By its response to this leader, or by the proof in its report: only a stored order has one."""
+    dispatch, seen = situation.dispatch, situation.observation
+    if seen is not None and seen.proof:
+        return True
     return dispatch is not None and dispatch.answered_at is not None and not dispatch.refused
 
 

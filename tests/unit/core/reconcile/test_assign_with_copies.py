@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from builders import (
     N1,
@@ -20,6 +21,7 @@ from builders import (
 from persys.core.agent.admission import NODE_FULL
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
+from persys.core.reconcile.dispatch import Dispatch
 from persys.core.reconcile.situation import Copy, Decision, Policy, describe_copies
 from persys.model.spec import ContainerSpec, VolumeMount
 from persys.model.status import Actual, Failure, FailureReason, Status
@@ -146,17 +148,31 @@ def test_a_refused_workload_moves_and_with_data_only_if_the_node_cannot_start_it
         assert decision.tombstone.keeps_data
 
 
-@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize(
+    ("dispatch", "proof"),
+    [(a_dispatch(epoch=7), b""), (None, b"proof")],
+    ids=["by this leader", "by an earlier leader"],
+)
 def test_a_node_that_accepted_the_order_before_it_was_full_gets_a_tombstone(
-    refused: bool,
+    dispatch: Dispatch | None, proof: bytes
 ) -> None:
+    assert after_full(dispatch, proof).tombstone is not None
+
+
+def test_a_node_that_refused_the_order_gets_no_tombstone() -> None:
+    assert after_full(replace(a_dispatch(epoch=7), refused=True)).tombstone is None
+
+
+def after_full(dispatch: Dispatch | None, proof: bytes = b"") -> Decision:
     node_index = NodeIndex()
     add_node(node_index, "n1")
     full = Failure(FailureReason.INSUFFICIENT_RESOURCES, "this node is full", code=NODE_FULL)
     situation = replace(
         a_situation(STATELESS, assignment=an_assignment(N2, epoch=7)),
-        observation=an_observation(Actual.FAILED, node_id=N2, epoch=7, failure=full),
-        dispatch=replace(a_dispatch(epoch=7), refused=refused),
+        observation=structs.replace(
+            an_observation(Actual.FAILED, node_id=N2, epoch=7, failure=full), proof=proof
+        ),
+        dispatch=dispatch,
         next_epoch=40,
     )
 
@@ -164,7 +180,7 @@ def test_a_node_that_accepted_the_order_before_it_was_full_gets_a_tombstone(
 
     assert decision.assignment is not None
     assert decision.assignment.node_id == N1
-    assert (decision.tombstone is None) is refused
+    return decision
 
 
 @either
