@@ -118,7 +118,12 @@ class ClusterRuntime:
         return failure
 
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
-        return await self._delete(order)
+        """A copy with data is stopped first.
+
+        The remote cluster forgets a deleted workload of a lost node, although the copy may still run there.
+        """
+        failure = await self._stop_certainly(order) if has_data(order.spec) else None
+        return failure or await self._delete(order)
 
     async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
         return None  # the remote cluster repairs what differs there
@@ -163,6 +168,18 @@ class ClusterRuntime:
 
     async def _plan(self, request: pb.ApplyWorkloadRequest, *, exists: bool) -> Failure | None:
         return refusal(await self._remote.plan(request), exists=exists)
+
+    async def _stop_certainly(self, order: Order) -> Failure | None:
+        """Wait until the remote cluster confirms that no copy runs."""
+        view = await self._view(order)
+        if view is None or not is_placed(view) or view.status == Status.DELETING:
+            return None
+        if view.desired_state.lower() != Desired.STOPPED:
+            request = pb.ApplyWorkloadRequest(workload_id=view.workload_id, desired_state="Stopped")
+            if failure := _apply_failure(await self._remote.apply(request)):
+                return failure
+        await self._until(order, lambda view: view.status == Status.STOPPED)
+        return None
 
     async def _delete(self, order: Order) -> Failure | None:
         try:

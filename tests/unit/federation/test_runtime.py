@@ -235,6 +235,23 @@ def test_changes_end_with_the_reason_and_continue_afterwards() -> None:
     on_a_cluster(scenario)
 
 
+@pytest.mark.parametrize(("spec", "stops"), [(STATELESS, False), (WITH_DATA, True)])
+def test_a_copy_with_data_is_stopped_before_it_is_deleted(spec: Spec, stops: bool) -> None:
+    """The remote cluster forgets a deleted workload of a lost node, although it may run there."""
+
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        order = an_order(spec=spec)
+        await runtime.create(order, {})
+        artefact = await present(runtime, order)
+        cluster.calls.clear()
+        await runtime.remove(order, artefact)
+
+    cluster = on_a_cluster(scenario)
+
+    changes = [call for call in cluster.calls if call in ("apply", "delete")]
+    assert changes == (["apply", "delete"] if stops else ["delete"])
+
+
 def test_secrets_are_stored_once_per_revision_and_removed_with_the_workload() -> None:
     def order(revision: str) -> Order:
         spec = ContainerSpec("nginx", env={"PASSWORD": f"hunter2-{revision}"})
