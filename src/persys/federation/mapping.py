@@ -15,7 +15,7 @@ from persys.core.agent.admission import NODE_FULL, demand_of
 from persys.core.agent.next_step import COMPLETED, Artefact, Condition, Settled
 from persys.errors import InvalidError, RuntimeUnavailableError
 from persys.model.ids import WORKLOAD_ID_RULE, Revision, WorkloadId, workload_id
-from persys.model.placement import Resources
+from persys.model.placement import OFFLOADED_STOP_AFTER_SECONDS_MIN, Resources
 from persys.model.secret import SCHEME
 from persys.model.spec import ComposeSpec, ContainerSpec, FileMount, Spec, VMSpec
 from persys.model.status import Actual, Failure, FailureReason, Status
@@ -32,7 +32,6 @@ HOME_STOP_AFTER = "persys.home_stop_after"  # seconds without contact to the hom
 # home cluster, the remote leader after a third without contact to this process, and the remote agent after a
 # third without contact to its leader.
 STOP_AFTER_PARTS = 3
-STOP_AFTER_SECONDS_MIN = 30
 UNPLACEABLE = "Unplaceable"
 PROGRESS_AFTER = timedelta(seconds=2)  # the progress of a pull is not an event
 
@@ -75,11 +74,11 @@ def check_order(order: Order, names: Names) -> None:
         raise InvalidError(
             "workload_id", f"is {remote_id!r} in the remote cluster: expected {WORKLOAD_ID_RULE}"
         ) from err
-    if 0 < order.stop_after_seconds < STOP_AFTER_SECONDS_MIN:
+    if 0 < order.stop_after_seconds < OFFLOADED_STOP_AFTER_SECONDS_MIN:
         raise InvalidError(
             "spec.stop_after_seconds",
-            f"invalid time {order.stop_after_seconds}: expected at least {STOP_AFTER_SECONDS_MIN} in a "
-            "federated cluster, or 0 (never)",
+            f"invalid time {order.stop_after_seconds}: expected at least "
+            f"{OFFLOADED_STOP_AFTER_SECONDS_MIN} in a federated cluster, or 0 (never)",
         )
 
 

@@ -74,6 +74,10 @@ class Strategy(StrEnum):
     BINPACK = "binpack"
 
 
+# A federated cluster divides `stop_after` into three parts, and refuses parts below its node lease.
+OFFLOADED_STOP_AFTER_SECONDS_MIN = 90
+
+
 class Offload(StrEnum):
     """Whether a workload may run on nodes of higher tiers, such as federated clusters."""
 

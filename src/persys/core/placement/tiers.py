@@ -14,7 +14,7 @@ from persys.core.placement.requirements import (
     requirements_of,
 )
 from persys.core.reconcile.situation import Situation
-from persys.model.placement import Offload
+from persys.model.placement import OFFLOADED_STOP_AFTER_SECONDS_MIN, Offload
 from persys.model.status import Status
 from persys.model.workload import Workload
 
@@ -23,6 +23,10 @@ HOME_CLUSTER = "persys.home_cluster"  # metadata of a workload that another clus
 _LOOP = TierAccess(why_not="it was offloaded to this cluster by another", change="")
 _DATA = TierAccess(
     why_not="it has data, and offload_data is not set", change="set offload_data: true"
+)
+_STOP_AFTER = TierAccess(
+    why_not=f"its stop_after is shorter than {OFFLOADED_STOP_AFTER_SECONDS_MIN} s",
+    change=f"set stop_after to {OFFLOADED_STOP_AFTER_SECONDS_MIN} s or more",
 )
 _ALWAYS = TierAccess(offload=True)
 _PREFERRED = TierAccess(offload=True, preferred=True)
@@ -78,4 +82,6 @@ def _allowed(workload: Workload) -> TierAccess:
         return HOME_ONLY
     if holds_data(workload) and not rules.offload_data:
         return _DATA
+    if 0 < workload.stop_after_seconds < OFFLOADED_STOP_AFTER_SECONDS_MIN:
+        return _STOP_AFTER
     return _PREFERRED if rules.offload is Offload.PREFER else _ALWAYS

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec import structs
 
 from builders import NOON, a_situation, a_workload, add_node, an_assignment, rooms_of
 from persys.core.nodes import Phase
@@ -54,6 +55,15 @@ def test_a_workload_is_not_offloaded_by_default(node_index: NodeIndex) -> None:
 
     assert decision.assignment is None
     assert decision.wake_at is None
+
+
+@pytest.mark.parametrize(("seconds", "offloads"), [(0, True), (89, False), (90, True)])
+def test_a_workload_with_a_short_stop_after_is_not_offloaded(seconds: int, offloads: bool) -> None:
+    """The federated cluster would refuse it."""
+    workload = a_workload(rules=Rules(offload=Offload.PREFER))
+    workload = structs.replace(workload, stop_after_seconds=seconds)
+
+    assert tier_access(a_situation(workload), NOON).offload is offloads
 
 
 def test_a_new_workload_waits_before_it_is_offloaded(node_index: NodeIndex) -> None:
