@@ -46,8 +46,14 @@ class Patch(NamedTuple):
 
 
 class Regression(NamedTuple):
+    """`options` are those of `persys sim`."""
+
     name: str
     patches: tuple[Patch, ...]
+    options: tuple[str, ...] = ()
+
+
+FEDERATION = ("--remote-nodes", "2")
 
 
 REGRESSIONS = (
@@ -254,6 +260,62 @@ REGRESSIONS = (
             ),
         ),
     ),
+    Regression(
+        "no response of the remote cluster counts as absence",
+        (
+            Patch(
+                "src/persys/federation/remote.py",
+                "        except NotFoundError:\n            await self.ensure_normal()\n",
+                "        except (NotFoundError, RuntimeUnavailableError):\n",
+            ),
+        ),
+        FEDERATION,
+    ),
+    Regression(
+        "a remote copy that is being deleted counts as absent",
+        (
+            Patch(
+                "src/persys/federation/runtime.py",
+                "        return artefact_of(view, order) if view is not None else None\n",
+                "        gone = view is None or view.status == Status.DELETING\n"
+                "        return None if gone else artefact_of(view, order)\n",
+            ),
+        ),
+        FEDERATION,
+    ),
+    Regression(
+        "a workload is offloaded without consent",
+        (
+            Patch(
+                "src/persys/core/placement/tiers.py",
+                "    if holds_data(workload) and not rules.offload_data:\n",
+                "    if False:\n",
+            ),
+        ),
+        FEDERATION,
+    ),
+    Regression(
+        "the secrets of a deleted workload stay in the remote cluster",
+        (
+            Patch(
+                "src/persys/federation/runtime.py",
+                "        if secret.name.startswith(prefix):\n",
+                "        if False:\n",
+            ),
+        ),
+        FEDERATION,
+    ),
+    Regression(
+        "a restored remote cluster keeps deleted workloads",
+        (
+            Patch(
+                "src/persys/federation/runtime.py",
+                "            for view in await self._remote.workloads()\n",
+                "            for view in ()\n",
+            ),
+        ),
+        FEDERATION,
+    ),
 )
 
 
@@ -287,7 +349,8 @@ def search(regression: Regression, *, first_seed: int = 1) -> Found | None:
     """None: no seed found it before every process had used its CPU time."""
     found = _search(regression, first_seed)
     if found is not None:
-        valid = _ended(_start(ROOT / "src", range(found.seed, found.seed + 1)))
+        seeds = range(found.seed, found.seed + 1)
+        valid = _ended(_start(ROOT / "src", seeds, regression.options))
         if _BROKEN.search(valid.output):
             raise UnplantedError(valid.output)
     return found
@@ -296,7 +359,8 @@ def search(regression: Regression, *, first_seed: int = 1) -> Found | None:
 def _search(regression: Regression, first_seed: int) -> Found | None:
     with planted(regression) as sources, ThreadPoolExecutor(PROCESSES) as pool:
         begins = [first_seed + number * SEEDS_EACH for number in range(PROCESSES)]
-        processes = [_start(sources, range(begin, begin + SEEDS_EACH)) for begin in begins]
+        spans = [range(begin, begin + SEEDS_EACH) for begin in begins]
+        processes = [_start(sources, seeds, regression.options) for seeds in spans]
         running = [pool.submit(_ended, process) for process in processes]
         for ended in as_completed(running):
             if _BROKEN.search(ended.result().output):
@@ -316,10 +380,10 @@ class _End(NamedTuple):
     cpu_seconds: float
 
 
-def _start(sources: Path, seeds: range) -> subprocess.Popen[str]:
+def _start(sources: Path, seeds: range, options: tuple[str, ...]) -> subprocess.Popen[str]:
     span = f"{seeds.start}..{seeds.stop - 1}"
     return subprocess.Popen(
-        [sys.executable, "-m", "persys.cli.persys", "sim", "--seeds", span, "--first"],
+        [sys.executable, "-m", "persys.cli.persys", "sim", "--seeds", span, "--first", *options],
         cwd=sources,
         env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(sources)},
         stdout=subprocess.PIPE,

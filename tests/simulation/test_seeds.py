@@ -104,6 +104,19 @@ def test_promise_12_in_simulation_a_drained_node_is_empty(output: str) -> None:
     assert "12 drained" not in output
 
 
+def test_two_clusters_keep_their_promises(tmp_path: Path) -> None:
+    done = sim("--seeds", "1..4", "--remote-nodes", "2", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.full
+def test_two_clusters_keep_their_promises_with_many_seeds(tmp_path: Path) -> None:
+    done = sim("--seeds", "5..100", "--remote-nodes", "2", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_large_crowded_cluster_keeps_its_promises(tmp_path: Path) -> None:
     done = sim("--seeds", "1..2", "--nodes", "8", "--workloads", "60", cwd=tmp_path)
 

@@ -5,7 +5,7 @@
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -26,6 +26,7 @@ from persys.sim.checks.watchers import (
 )
 from persys.sim.engine.trace import Line, captured_logs
 from persys.sim.engine.virtual_loop import VirtualLoop
+from persys.sim.federated_world import FederatedWorld
 from persys.sim.scenario.faults import inject
 from persys.sim.scenario.plan import Plan, PlannedEvent
 from persys.sim.world import World
@@ -70,8 +71,10 @@ class Outcome:
     lines: tuple[Line, ...]
 
 
-def run(plan: Plan, world_type: type[World] = World) -> Outcome:
+def run(plan: Plan, world_type: type[World] | None = None) -> Outcome:
     """The same plan gives the same outcome, in a process with the same PYTHONHASHSEED."""
+    if world_type is None:
+        world_type = FederatedWorld if plan.shape.remote_nodes else World
     loop = VirtualLoop()
     unexpected: list[str] = []
     bugs: list[str] = []
@@ -104,16 +107,17 @@ async def _run(plan: Plan, world_type: type[World], bugs: list[str]) -> World:
         acts = group.create_task(_act(world))
         watches = [
             group.create_task(watch)
+            for cluster in world.clusters
             for watch in (
-                _compare(world),
-                watch_leadership(world),
-                compare_followers(world),
-                probe_streams(world),
-                _record_blocked_agents(world),
-                _watch_bugs(world, bugs),
-                watch_present_images(world),
+                _compare(cluster),
+                watch_leadership(cluster),
+                compare_followers(cluster),
+                probe_streams(cluster),
+                _record_blocked_agents(cluster),
+                watch_present_images(cluster),
             )
         ]
+        watches.append(group.create_task(_watch_bugs(world, bugs)))
         await world.over.wait()
         acts.cancel()
         for watch in watches:
@@ -126,7 +130,13 @@ async def _act(world: World) -> None:
     await _faults(world)
     world.end_faults()
     await _await_convergence(world)
-    await _check_quiet_phase(world)
+    if world.violation is not None:
+        return
+    await asyncio.sleep(world.settling_seconds)
+    has_exits = any(map(_has_exits, world.clusters))
+    async with asyncio.TaskGroup() as group:
+        for cluster in world.clusters:
+            group.create_task(_check_quiet_phase(cluster, has_exits=has_exits))
     world.over.set()
 
 
@@ -149,14 +159,21 @@ def _execute(world: World, event: PlannedEvent) -> None:
 async def _await_convergence(world: World) -> None:
     time = asyncio.get_running_loop().time
     until = time() + CONVERGENCE_SECONDS_MAX
-    if world.invariants.has_unaccounted:
+    if any(cluster.invariants.has_unaccounted for cluster in world.clusters):
         await asyncio.sleep(ORPHAN_SECONDS)
     while time() < until:
         await asyncio.sleep(LOOK_SECONDS)
-        if world.host.scheduler is not None and not any(_unconverged(world)):
+        if all(cluster.host.scheduler for cluster in world.clusters) and not any(
+            _all_unconverged(world)
+        ):
             return
-    problems = list(islice(_unconverged(world), SHOWN_MAX)) or ["no scheduler"]
+    problems = list(islice(_all_unconverged(world), SHOWN_MAX)) or ["no scheduler"]
     world.invariants.fail("8 everything ends", "; ".join(problems))
+
+
+def _all_unconverged(world: World) -> Iterator[str]:
+    for cluster in world.clusters:
+        yield from _unconverged(cluster)
 
 
 def _unconverged(world: World) -> list[str]:
@@ -165,7 +182,11 @@ def _unconverged(world: World) -> list[str]:
     hostile = world.invariants.mirror.nodes.get(keys.node_key(NodeId(HOSTILE)))
     if hostile is not None and hostile.status is NodeStatus.READY:
         return ["the lease of the hostile node has not expired"]
-    return [*_soon_stopped(world), *unsettled(world.invariants.mirror, world.live())]
+    return [
+        *_soon_stopped(world),
+        *unsettled(world.invariants.mirror, world.live()),
+        *world.leftovers(),
+    ]
 
 
 def _soon_stopped(world: World) -> list[str]:
@@ -224,18 +245,21 @@ def _is_placed_again(world: World) -> bool:
     )
 
 
-async def _check_quiet_phase(world: World) -> None:
-    scheduler, mirror = world.host.scheduler, world.invariants.mirror
-    assert scheduler is not None
+def _has_exits(world: World) -> bool:
+    """Whether containers exit, or failed workloads are retried: this causes changes."""
+    mirror = world.invariants.mirror
     has_exits = any(
         container.exits_alone
         for node in world.nodes.values()
         for container in node.docker.containers.values()
         if container.condition.active or container.is_left_to_agent
     ) or _is_placed_again(world)
-    has_exits = has_exits or any(
-        is_retried_slowly(mirror, one.id) for one in mirror.workloads.values()
-    )
+    return has_exits or any(is_retried_slowly(mirror, one.id) for one in mirror.workloads.values())
+
+
+async def _check_quiet_phase(world: World, *, has_exits: bool) -> None:
+    scheduler, mirror = world.host.scheduler, world.invariants.mirror
+    assert scheduler is not None
     await asyncio.sleep(LOOK_SECONDS)
     for difference in (*differences(mirror, scheduler), *standby_differences(world)):
         world.invariants.fail("memory", difference)
@@ -249,7 +273,7 @@ async def _check_quiet_phase(world: World) -> None:
     for problem in problems:
         world.invariants.fail("8 everything ends", f"after convergence: {problem}")
     if has_exits:
-        return  # containers that exit cause changes
+        return
     steps, written = scheduler.reconciler.steps - steps, world.store.transactions - written
     failed = sum(
         workload_status.status is Status.FAILED

@@ -20,6 +20,7 @@ from persys.sim.engine.trace import Trace, rng
 from persys.sim.engine.virtual_loop import later
 from persys.sim.fakes.docker import Container
 from persys.sim.fakes.ha_scheduler import HaScheduler
+from persys.sim.fakes.journal_disk import CLUSTER
 from persys.sim.fakes.node import SimNode
 from persys.sim.fakes.scheduler import SimScheduler
 from persys.sim.fakes.store import SharedStore
@@ -46,11 +47,13 @@ _QUIET = frozenset({"ListNodes", "Heartbeat", "GetMode"})
 class World:
     node_type = SimNode
     ha_scheduler_type = HaScheduler
+    settling_seconds = 0.0  # after convergence, until nothing is written any more
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, trace: Trace | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.plan = plan
-        self.trace = Trace(loop.time)
+        self.cluster = plan.shape.site or CLUSTER
+        self.trace = trace or Trace(loop.time)
         self.violation: Violation | None = None
         self.over = asyncio.Event()
         self.network = Network(rng(plan.seed, "network"), resolve=self._resolve)
@@ -66,9 +69,7 @@ class World:
             is_cloned=self._is_cloned,
             reserved_by=self._reserved_by,
         )
-        self.invariants = Invariants(
-            probe, self.trace, lease_seconds=NODE_LEASE_SECONDS, failed=self._failed
-        )
+        self.invariants = self._new_invariants(probe)
         self.store = SharedStore(loop.time)
         names = scheduler_names(plan.shape)
         self.hosts = {name: self._new_host(name) for name in names}
@@ -83,6 +84,7 @@ class World:
                 schedulers=tuple(names),
                 streams=name in streaming,
                 size=node_size(plan.shape),
+                cluster=self.cluster,
             )
             for name in node_names(plan.shape)
         }
@@ -90,12 +92,13 @@ class World:
         self.hostile: SimProcess | None = None
         self.users = Users(
             plan.seed,
-            SimProcess(USER, self.trace, died=lambda _: None),
+            SimProcess(plan.shape.name(USER), self.trace, died=lambda _: None),
             self.network,
             self.invariants,
             self.trace,
             schedulers=tuple(names),
             leader=lambda: self.host.newest if self.host.scheduler is not None else None,
+            offloads=plan.shape.remote_nodes > 0,
         )
         self.network.on_answer = self._answered
         self.network.on_request = self._requested
@@ -106,6 +109,17 @@ class World:
         self._undo: dict[object, Callable[[], None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _new_invariants(self, probe: Probe) -> Invariants:
+        return Invariants(probe, self.trace, lease_seconds=NODE_LEASE_SECONDS, failed=self._failed)
+
+    @property
+    def clusters(self) -> "tuple[World, ...]":
+        return (self,)
+
+    def leftovers(self) -> list[str]:
+        """What must not be left once everything has converged."""
+        return []
 
     @property
     def shared(self) -> list[HaScheduler]:
@@ -195,7 +209,14 @@ class World:
     def _new_host(self, name: str) -> SimScheduler:
         kind = SimScheduler if self.plan.shape.schedulers <= 1 else self.ha_scheduler_type
         committed = self.invariants.committed
-        return kind(self.plan.seed, self.network, committed=committed, name=name, store=self.store)
+        return kind(
+            self.plan.seed,
+            self.network,
+            committed=committed,
+            name=name,
+            store=self.store,
+            cluster=self.cluster,
+        )
 
     def start_agent(self, node: SimNode) -> None:
         if not node.powered or (node.process is not None and node.process.alive):
@@ -215,6 +236,7 @@ class World:
             streams=node.streams,
             size=node_size(self.plan.shape),
             clone_of=node,
+            cluster=self.cluster,
         )
         clone.process = SimProcess(name, self.trace, died=self._died)
         self._supervise(clone.process, clone.run)

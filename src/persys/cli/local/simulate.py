@@ -41,6 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--streams", type=_share, default=-1.0, metavar="SHARE",
         help="share of agents on control streams, 0 to 1 (default: chosen by the seed)",
     )  # fmt: skip
+    parser.add_argument(
+        "--remote-nodes", type=_count, default=0, metavar="N",
+        help="add a remote cluster with N nodes, as a federated node (default: none)",
+    )  # fmt: skip
     parser.add_argument("--trace", action="store_true", help="print the full trace")
     parser.add_argument(
         "--first", action="store_true",
@@ -124,11 +128,13 @@ def _shape(seed: int, options: Namespace) -> "Shape":
     """The size from the command line, or the one chosen by the seed."""
     from msgspec.structs import replace
 
-    from persys.sim.scenario.generate import shape_for
+    from persys.sim.scenario.generate import FEDERATED_SHAPE, shape_for
     from persys.sim.scenario.plan import Shape
 
     sized = options.nodes or options.workloads or options.minutes
     shape = Shape() if sized else shape_for(seed)
+    if options.remote_nodes:
+        shape = replace(FEDERATED_SHAPE, remote_nodes=options.remote_nodes)
     return replace(
         shape,
         nodes=options.nodes or shape.nodes,

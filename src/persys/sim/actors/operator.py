@@ -9,6 +9,7 @@ import grpc
 
 from persys.model.cluster import Mode
 from persys.model.ids import WorkloadId
+from persys.model.workload import Desired, Workload
 from persys.sim.checks.store_loss import StoreLoss
 from persys.sim.engine.process import SimProcess
 from persys.sim.engine.trace import Trace
@@ -16,6 +17,7 @@ from persys.sim.network.network import AbortedError, Context
 from persys.store import keys
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.stored import snapshot
+from persys.wire.stored.records import decode
 
 LOOK_SECONDS = 5.0
 RECOVERY_SECONDS = 60.0
@@ -50,10 +52,12 @@ class Operator:
             return
         self._chunks = [answer.data for answer in answers]
         contents = snapshot.read(self._chunks)
+        # A workload that is being deleted may be gone right after the snapshot is restored.
         self._losses.snapshot = frozenset(
             WorkloadId(key.removeprefix(keys.WORKLOADS))
-            for key, _ in contents.records
+            for key, value in contents.records
             if key.startswith(keys.WORKLOADS)
+            and decode(value, Workload).desired is not Desired.DELETED
         )
 
     async def run(self) -> None:

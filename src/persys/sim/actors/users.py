@@ -17,7 +17,7 @@ from persys.sim.engine.process import SimProcess
 from persys.sim.engine.trace import Trace, rng
 from persys.sim.network.network import Network
 from persys.sim.scenario.plan import PlannedEvent
-from persys.sim.scenario.specs import revision_of, spec_of
+from persys.sim.scenario.specs import DATABASE, revision_of, spec_of
 from persys.wire.gen.control.v1 import control_pb2
 
 ATTEMPTS_MAX = 3
@@ -39,8 +39,11 @@ class Users:
         *,
         schedulers: tuple[str, ...],
         leader: Callable[[], SimProcess | None],
+        offloads: bool = False,
     ) -> None:
+        """`offloads`: some of their workloads may use a federated node."""
         self._seed = seed
+        self._offloads = offloads
         self._process = process
         self._network = network
         self._invariants = invariants
@@ -54,11 +57,22 @@ class Users:
         async with asyncio.TaskGroup() as group:
             self._queues = KeyedQueue(group, contain=nullcontext)
             group.create_task(self.operator.run())
+            if self._offloads:
+                group.create_task(self._put_secret())
             while True:  # periodic reads
                 await asyncio.sleep(LOOK_SECONDS)
                 await self._call("ListNodes", control_pb2.ListNodesRequest())
                 if len(self._schedulers) > 1:
                     await self._call("ListWorkloads", control_pb2.ListWorkloadsRequest())
+
+    async def _put_secret(self) -> None:
+        """The secret that some workloads use."""
+        request = control_pb2.PutSecretRequest(name=DATABASE, value=b"secret")
+        while True:
+            answer = await self._call("PutSecret", request)
+            if answer is not None and answer.accepted:
+                return
+            await asyncio.sleep(1)
 
     def do(self, event: PlannedEvent) -> None:
         assert self._queues is not None
@@ -72,7 +86,7 @@ class Users:
                 revision = revision_of(variant)
                 apply = control_pb2.ApplyWorkloadRequest(
                     workload_id=name,
-                    spec=spec_of(self._seed, name, variant),
+                    spec=spec_of(self._seed, name, variant, offloads=self._offloads),
                     revision_id=revision,
                 )
                 await self._request_with_retries("ApplyWorkload", apply, UserRequest(revision))

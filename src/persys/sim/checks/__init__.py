@@ -10,6 +10,7 @@ Safety, at every event of the cluster:
     acknowledged.py     the states that user requests allow
     store_mirror.py     the decoded records of the store, and stale reads
     store_loss.py       a loss of all data in the store
+    federation.py       copies of home workloads in the remote cluster, and what is left there
 
 Liveness and background checks, called by `run.py`:
 

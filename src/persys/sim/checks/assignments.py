@@ -146,8 +146,8 @@ def capacity_problem(mirror: StoreMirror, node_id: NodeId) -> str:
             if port in ports:
                 return f"{ports[port]} and {workload_id} both reserve port {port} on {node_id}"
             ports[port] = workload_id
-    if total.fits_in(node.capabilities.allocatable):
-        return ""
+    if node.capabilities.tier or total.fits_in(node.capabilities.allocatable):
+        return ""  # the capacity of another cluster may shrink at any time
     return f"{node_id} has {node.capabilities.allocatable}, but {total} is reserved"
 
 
@@ -263,6 +263,8 @@ class OrderChecks:
             text = f"{node_id} received {workload_id} epoch {request.epoch}, never stored"
             facts.fail("commit before act", text)
         facts.fail_if("3 reservation", order_problem(facts.mirror, node_id, request))
+        if facts.losses.open:
+            facts.unaccounted.add((node_id, workload_id))  # it was sent before the loss
 
     def _check_delete(self, node_id: NodeId, workload_id: WorkloadId, epoch: int) -> None:
         mirror = self._facts.mirror

@@ -120,6 +120,8 @@ def _why_waiting(workload: Workload, mirror: StoreMirror, bound: Assignment | No
     for node in mirror.nodes.values():
         if closed_because(node) or (bound is not None and bound.node_id != node.id):
             continue
+        if node.capabilities.tier:
+            continue  # its capacity is that of another cluster, which may be too fragmented
         if any(crowded == node.id for crowded, _ in mirror.orphans()):
             continue  # orphans use an unknown amount of resources
         held = {

@@ -8,6 +8,7 @@
     store.py            the store, and one scheduler's view of it with faults
     scheduler.py        a host of a single scheduler
     ha_scheduler.py     a host of one of several schedulers
+    federated_node.py   a node with the real federation process, and its calls to the remote cluster
 
 Started by `world.py`; the checks observe it through `docker.Observer`.
 """

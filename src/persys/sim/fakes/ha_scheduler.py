@@ -19,6 +19,7 @@ from persys.scheduler.ha.standby import Standby
 from persys.scheduler.server import SchedulerServer
 from persys.scheduler.settings import SchedulerSettings
 from persys.sim.engine.process import SimProcess
+from persys.sim.fakes.journal_disk import CLUSTER, MemoryKey
 from persys.sim.fakes.scheduler import METHODS, SimScheduler, has_records
 from persys.sim.fakes.store import Committing, SharedStore, SimStore
 from persys.sim.network.channel import SimChannel
@@ -54,9 +55,18 @@ class HaScheduler(SimScheduler):
     scheduler_type = Scheduler
 
     def __init__(
-        self, seed: int, network: Network, *, committed: Committing, name: str, store: SharedStore
+        self,
+        seed: int,
+        network: Network,
+        *,
+        committed: Committing,
+        name: str,
+        store: SharedStore,
+        cluster: str = CLUSTER,
     ) -> None:
-        super().__init__(seed, network, committed=committed, name=name, store=store)
+        super().__init__(
+            seed, network, committed=committed, name=name, store=store, cluster=cluster
+        )
         self.settings = replace(self.settings, advertise_ip=name)
         self.server: SimSchedulerServer | None = None
 
@@ -102,7 +112,10 @@ class HaScheduler(SimScheduler):
             self.wall.as_read(),
             router,
             partial(
-                self.scheduler_type, connect=partial(self._connect, process), random=self._random
+                self.scheduler_type,
+                connect=partial(self._connect, process),
+                random=self._random,
+                secrets_key=MemoryKey(),
             ),
         )
         await process.together([server.run_replicas(), self._open(process, router)])

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from persys.agent.journal.records import DeletionMarker, Entry, JournalChange
 from persys.agent.journal.store import Journal
+from persys.infra.encryption import KEY_BITS, EncryptionKey, KeyFile
 from persys.model.ids import NodeId, WorkloadId
 from persys.sim.engine.process import SimProcess
 from persys.sim.engine.trace import INJECTED
@@ -24,6 +25,8 @@ from persys.wire.stored.records import decode
 
 WRITE_SECONDS = (0.0005, 0.004)
 CLUSTER = "sim"
+
+_KEY = EncryptionKey(bytes(KEY_BITS // 8))
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,14 +38,27 @@ _ERRORS: tuple[Callable[[], Exception], ...] = (
 )
 
 
+class MemoryKey(KeyFile):
+    """The encryption key of secrets, without a file."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("secrets.key"))
+
+    def key(self) -> EncryptionKey:
+        return _KEY
+
+    make = key
+
+
 class Part(StrEnum):
     JOURNAL = "journal"
     VOLUMES = "volumes"
 
 
 class Disk:
-    def __init__(self, node_id: NodeId, random: Random) -> None:
+    def __init__(self, node_id: NodeId, random: Random, *, cluster: str = CLUSTER) -> None:
         self.node_id = node_id
+        self.cluster = cluster
         self.slow_seconds = 0.0
         self.errors: dict[Part, float] = {}  # share of operations that fail
         self._random = random
@@ -55,8 +71,9 @@ class Disk:
             process,
             written_by_call,
             Path(":memory:"),
-            cluster_id=CLUSTER,
+            cluster_id=self.cluster,
             node_id=self.node_id,
+            key_file=MemoryKey(),
             thread=_Writer(process, self),
             connection=self._connection,
         )
@@ -89,7 +106,7 @@ class Disk:
 
     def copy(self, random: Random) -> "Disk":
         """A disk with the same content."""
-        clone = Disk(self.node_id, random)
+        clone = Disk(self.node_id, random, cluster=self.cluster)
         if self._last is not None:
             clone._connection = sqlite3.connect(":memory:", check_same_thread=False)
             self._last.connection.backup(clone._connection)

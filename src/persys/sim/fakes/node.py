@@ -1,6 +1,6 @@
 """A simulated node: a machine with Docker, volumes and a disk, which runs the real agent."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from inspect import isasyncgenfunction
@@ -15,7 +15,7 @@ from persys.agent.components import Environment
 from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
-from persys.agent.uplink.link import Link, connect_unary
+from persys.agent.uplink.link import Connect, Link, connect_unary
 from persys.agent.uplink.stream_link import connect_stream
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.model.ids import NodeId, WorkloadId
@@ -80,6 +80,7 @@ class SimNode:
         streams: bool = False,
         size: int = 1,
         clone_of: "SimNode | None" = None,
+        cluster: str = CLUSTER,
     ) -> None:
         """`name` is its address and its node id; a clone has the id and the journal of another node.
 
@@ -96,7 +97,9 @@ class SimNode:
         self.false_reports = 0.0  # share of its heartbeats with arbitrary content
         random = rng(seed, name, "disk")
         self.disk: Disk = (
-            clone_of.disk.copy(random) if clone_of is not None else Disk(self.id, random)
+            clone_of.disk.copy(random)
+            if clone_of is not None
+            else Disk(self.id, random, cluster=cluster)
         )
         # The orders that a clone starts with.
         self.inherited: frozenset[tuple[WorkloadId, int]] = frozenset()
@@ -113,7 +116,7 @@ class SimNode:
         self.streams = streams
         self._settings = replace(
             AgentSettings(),
-            cluster_id=CLUSTER,
+            cluster_id=cluster,
             scheduler_addr=schedulers,
             agent_grpc_endpoint=name,
         )
@@ -180,6 +183,21 @@ class SimNode:
                 reporting=self._report,
             )
 
+        agent = await self._new_agent(process, journal, connect)
+        api = agent.api
+        streaming = connect_stream(
+            TunnelServer(
+                cast("AgentApi", RecordedApi(api, process, self._network)), agent.supervisor
+            ),
+            dial,
+            certificate=lambda: None,
+        )
+        process.serves = {name: getattr(api, name) for name in METHODS if hasattr(api, name)}
+        await process.together(
+            [*(part() for part in agent.parts(PORT).values()), *self._other_parts()]
+        )
+
+    async def _new_agent(self, process: SimProcess, journal: Journal, connect: Connect) -> Agent:
         random = self._random
         runtime = self.runtime_type(
             self.docker,
@@ -200,14 +218,8 @@ class SimNode:
             random=random,
             boot_id=self.name,
         )
-        agent = Agent(self._settings, self.id, environment)
-        api = agent.api
-        streaming = connect_stream(
-            TunnelServer(
-                cast("AgentApi", RecordedApi(api, process, self._network)), agent.supervisor
-            ),
-            dial,
-            certificate=lambda: None,
-        )
-        process.serves = {name: getattr(api, name) for name in METHODS if hasattr(api, name)}
-        await process.together(part() for part in agent.parts(PORT).values())
+        return Agent(self._settings, self.id, environment)
+
+    def _other_parts(self) -> Iterable[Awaitable[None]]:
+        """What the process runs besides the parts of the agent."""
+        return ()

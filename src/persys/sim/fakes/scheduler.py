@@ -10,7 +10,7 @@ from persys.scheduler.settings import SchedulerSettings
 from persys.sim.engine.hardware import WallClock
 from persys.sim.engine.process import SimProcess
 from persys.sim.engine.trace import rng
-from persys.sim.fakes.journal_disk import CLUSTER
+from persys.sim.fakes.journal_disk import CLUSTER, MemoryKey
 from persys.sim.fakes.store import Committing, SharedStore, SimStore, StoreFaults
 from persys.sim.network.channel import SimChannel
 from persys.sim.network.network import Network
@@ -31,9 +31,10 @@ class SimScheduler:
         committed: Committing,
         name: str = SCHEDULER,
         store: SharedStore | None = None,
+        cluster: str = CLUSTER,
     ) -> None:
         self.name = name
-        self.settings = SchedulerSettings(cluster_id=CLUSTER)
+        self.settings = SchedulerSettings(cluster_id=cluster)
         self.wall = WallClock()
         self.faults = StoreFaults()
         self.store = store or SharedStore(self.wall.elapsed)
@@ -74,6 +75,7 @@ class SimScheduler:
             name=process.title,
             connect=partial(self._connect, process),
             random=self._random,
+            secrets_key=MemoryKey(),
         )
         await scheduler.take_over()
         self.schedulers[process.title] = scheduler

@@ -8,7 +8,17 @@ from random import Random
 
 from persys.agent.runtimes.docker.pull import registry_of
 from persys.sim.fakes.journal_disk import Part
-from persys.sim.scenario.plan import ANY_AGENT, SCHEDULER, USER, PlannedEvent, Shape, node_names
+from persys.sim.scenario.plan import (
+    ANY_AGENT,
+    FEDERATED,
+    SCHEDULER,
+    USER,
+    PlannedEvent,
+    Shape,
+    node_names,
+    remote_shape,
+    scheduler_names,
+)
 from persys.sim.scenario.specs import COMMON_IMAGE, OWN_IMAGE
 
 # The gates at which a process can crash.
@@ -19,6 +29,10 @@ AGENT_CALLS = (
 )  # fmt: skip
 SCHEDULER_CALLS = (
     "store.commit", "store.committed", "send", "answered", "receive", "answer", "store.read",
+)  # fmt: skip
+
+FEDERATION_CALLS = (
+    "disk.write", "disk.written", "send", "answered", "answered", "answer", "receive",
 )  # fmt: skip
 
 SHARES = (0.1, 0.3, 0.7)
@@ -65,7 +79,7 @@ def on_scheduler(*amounts: float) -> Draw:
     """One of several schedulers; SCHEDULER means the current leader."""
 
     def draw(random: Random, shape: Shape) -> PlannedEvent:
-        names = [f"s{number}" for number in range(1, shape.schedulers + 1)]
+        names = scheduler_names(shape)
         target = random.choice((SCHEDULER, SCHEDULER, *(names if shape.schedulers > 1 else ())))
         span = random.choice((4, 12, 25, 60)) * random.uniform(0.5, 1.5)
         return event(target, seconds=span, amount=random.choice(amounts) if amounts else 0.0)
@@ -132,6 +146,23 @@ def disk_errors(random: Random, shape: Shape) -> PlannedEvent:
     return event(
         drawn.target, seconds=drawn.seconds, amount=drawn.amount, word=random.choice(list(Part))
     )
+
+
+def federation(*amounts: float, words: tuple[str, ...] = ("",), brief: bool = False) -> Draw:
+    """A fault of the federated node, or of its link to the remote cluster."""
+
+    def draw(random: Random, _shape: Shape) -> PlannedEvent:
+        span = briefly if brief else for_long
+        amount = random.choice(amounts) if amounts else 0.0
+        word = random.choice(words)
+        return event(FEDERATED, seconds=span(random), amount=amount, word=word)
+
+    return draw
+
+
+def remotely(draw: Draw) -> Draw:
+    """A fault of the remote cluster."""
+    return lambda random, shape: draw(random, remote_shape(shape))
 
 
 def outside_write(random: Random, _shape: Shape) -> PlannedEvent:

@@ -18,6 +18,7 @@ from persys.sim.fakes.journal_disk import Part
 from persys.sim.fakes.node import SimNode
 from persys.sim.fakes.scheduler import SimScheduler
 from persys.sim.fakes.store import StoreFaults
+from persys.sim.federated_world import FederatedWorld
 from persys.sim.network.network import LinkFaults
 from persys.sim.scenario import draws
 from persys.sim.scenario.plan import ANY_AGENT, USER, PlannedEvent
@@ -45,6 +46,7 @@ class Group(Enum):
     MANY_SCHEDULERS = auto()
     STREAMS = auto()
     LOSSES = auto()  # drawn together with snapshots and recoveries
+    FEDERATION = auto()
 
 
 Inject = Callable[[World, PlannedEvent], None]
@@ -127,6 +129,11 @@ def _freeze_scheduler(
         world.undo_after(event.seconds, newest.thaw)
 
 
+def _freeze_one_of_many(world: World, event: PlannedEvent) -> None:
+    if world.shared:
+        _on_newest(_freeze_scheduler)(world, event)
+
+
 def _second_scheduler(
     world: World, host: SimScheduler, newest: SimProcess, _event: PlannedEvent
 ) -> None:
@@ -171,6 +178,10 @@ def _destroy_node(world: World, event: PlannedEvent) -> None:
     async def replace() -> None:
         await world.users.confirm_dead(node.id)
         await asyncio.sleep(REINSTALL_SECONDS)
+        if node.silent_since is not None:
+            node.silent_since = (
+                asyncio.get_running_loop().time()
+            )  # the new machine has not reported
         power_on(world, node)
 
     world.spawn(replace())
@@ -365,6 +376,45 @@ def _late_order(world: World, event: PlannedEvent) -> None:
     world.deliver_old_order(world.nodes[event.target])
 
 
+def _federated(act: Callable[[FederatedWorld, PlannedEvent], None]) -> Inject:
+    def inject_it(world: World, event: PlannedEvent) -> None:
+        assert isinstance(world, FederatedWorld), "the plan has no remote cluster"
+        act(world, event)
+
+    return inject_it
+
+
+def _remotely(injector: Inject) -> Inject:
+    """The same fault in the remote cluster."""
+    return _federated(lambda world, event: injector(world.remote, event))
+
+
+def _save_snapshot(world: World, event: PlannedEvent) -> None:
+    world.users.do(PlannedEvent(event.at, "snapshot"))
+
+
+def _revoke_token(world: FederatedWorld, event: PlannedEvent) -> None:
+    world.token.revoked = True
+    world.undo_after(event.seconds, lambda: setattr(world.token, "revoked", False))
+
+
+def _fill_after_plan(world: FederatedWorld, event: PlannedEvent) -> None:
+    """Other users of the remote cluster take its capacity after a plan, or at once without an amount."""
+    world.remote.fills = int(event.amount)
+    if not world.remote.fills:
+        world.remote.fill()
+
+    def end() -> None:
+        world.remote.fills = 0
+        world.remote.empty()
+
+    world.undo_after(event.seconds, end)
+
+
+def _answers_to_federation_lost(world: World, event: PlannedEvent) -> list[LinkFaults]:
+    return [LinkFaults(source=name, target=event.target, loss=event.amount) for name in world.hosts]
+
+
 def _out(faults: StoreFaults, _amount: float) -> None:
     faults.out = True
 
@@ -385,7 +435,8 @@ def _slow(faults: StoreFaults, amount: float) -> None:
     faults.delay_seconds = amount
 
 
-MANY, STREAMS = Group.MANY_SCHEDULERS, Group.STREAMS
+MANY, STREAMS, FEDERATION = Group.MANY_SCHEDULERS, Group.STREAMS, Group.FEDERATION
+_PARTS = ("both", "to", "from")
 
 FAULTS: dict[str, Fault] = {
     "crash-agent": Fault(draws.on_node(brief=True), _crash_agent, timely=True),
@@ -431,4 +482,62 @@ FAULTS: dict[str, Fault] = {
     "kill-container": Fault(draws.kill_container, _kill_one),
     "break-stream": Fault(draws.break_stream, _break_at_message, STREAMS),
     "half-open": Fault(draws.half_open, _lose_half, STREAMS),
+    # The federated node, its link to each cluster, and the remote cluster.
+    "federation-crash": Fault(draws.federation(brief=True), _crash_agent, FEDERATION, timely=True),
+    "federation-crash-at": Fault(
+        draws.federation(1, 1, 2, 4, words=draws.FEDERATION_CALLS, brief=True),
+        _crash_agent_at,
+        FEDERATION,
+        timely=True,
+    ),
+    "federation-off": Fault(draws.federation(), _power_off, FEDERATION),
+    "federation-cut": Fault(
+        draws.federation(words=_PARTS), _with_link_faults(_partition), FEDERATION
+    ),
+    "remote-cut": Fault(
+        draws.federation(words=_PARTS), _remotely(_with_link_faults(_partition)), FEDERATION
+    ),
+    "remote-lossy": Fault(
+        draws.federation(*draws.SHARES), _remotely(_with_link_faults(_loss)), FEDERATION
+    ),
+    "remote-slow": Fault(
+        draws.federation(0.2, 1.0, 4.0), _remotely(_with_link_faults(_delay)), FEDERATION
+    ),
+    "remote-answers-lost": Fault(
+        draws.federation(*draws.SHARES, 1.0),
+        _remotely(_with_link_faults(_answers_to_federation_lost)),
+        FEDERATION,
+        timely=True,
+    ),
+    "remote-crash-scheduler": Fault(
+        draws.remotely(draws.on_scheduler()),
+        _remotely(_on_newest(_crash_scheduler)),
+        FEDERATION,
+        timely=True,
+    ),
+    "remote-crash-scheduler-at": Fault(
+        draws.remotely(draws.scheduler_call),
+        _remotely(_on_newest(_crash_scheduler_at)),
+        FEDERATION,
+        timely=True,
+    ),
+    "remote-freeze-scheduler": Fault(
+        draws.remotely(draws.on_scheduler()), _remotely(_freeze_one_of_many), FEDERATION
+    ),
+    "remote-store-out": Fault(draws.on_all(), _remotely(_store_fault(_out)), FEDERATION),
+    "remote-slow-store": Fault(draws.on_all(0.1, 2.0), _remotely(_store_fault(_slow)), FEDERATION),
+    "remote-cut-node": Fault(
+        draws.remotely(draws.cut), _remotely(_with_link_faults(_partition)), FEDERATION
+    ),
+    "remote-power-off": Fault(draws.remotely(draws.on_node()), _remotely(_power_off), FEDERATION),
+    "remote-destroy-node": Fault(
+        draws.remotely(draws.on_node()), _remotely(_destroy_node), FEDERATION
+    ),
+    "remote-kill-container": Fault(
+        draws.remotely(draws.kill_container), _remotely(_kill_one), FEDERATION
+    ),
+    "remote-full": Fault(draws.federation(0, 1, 1, 2), _federated(_fill_after_plan), FEDERATION),
+    "remote-wipe-store": Fault(draws.drawn_elsewhere, _remotely(_wipe_store), Group.LOSSES),
+    "remote-snapshot": Fault(draws.drawn_elsewhere, _remotely(_save_snapshot), Group.LOSSES),
+    "token-revoked": Fault(draws.federation(), _federated(_revoke_token), FEDERATION),
 }

@@ -14,6 +14,7 @@ from persys.sim.scenario.specs import OWN_IMAGE
 VARIANTS = 5
 CROWDED = Shape(nodes=2, workloads=600, minutes=4.0)
 CROWDED_EVERY = 16  # seeds
+FEDERATED_SHAPE = Shape(nodes=2, workloads=16, minutes=6.0, remote_nodes=2)
 CHANGES = 3.0  # per workload and run
 CROWDED_CHANGES = 0.3
 MANY_SHARE = 0.2  # of seeds have three schedulers
@@ -39,6 +40,9 @@ def draw(seed: int, shape: Shape) -> Plan:
     found += _store_losses(rng(seed, "losses"), shape, requests)
     found += _scheduler_faults(rng(seed, "many"), shape, requests) if shape.schedulers > 1 else ()
     found += _stream_faults(rng(seed, "streams"), shape) if shape.streams else ()
+    if shape.remote_nodes:
+        found += _federation_faults(rng(seed, "federation"), shape, requests)
+        found += _remote_losses(rng(seed, "remote losses"), shape)
     return Plan(seed, shape, tuple(sorted(found, key=lambda each: (each.at, each.kind))))
 
 
@@ -47,9 +51,11 @@ def _complete_shape(seed: int, shape: Shape) -> Shape:
     random = rng(seed, "shape")
     schedulers = 3 if random.random() < MANY_SHARE else 1
     streams = random.choice((0.0, 0.0, 0.5, 1.0))
+    remote_schedulers = random.choice((1, 1, 3))
     return replace(
         shape,
         schedulers=shape.schedulers or schedulers,
+        remote_schedulers=shape.remote_schedulers or remote_schedulers,
         streams=streams if shape.streams < 0 else shape.streams,
     )
 
@@ -185,6 +191,36 @@ def _scheduler_faults(
             at = max(0.0, random.choice(requests).at + random.uniform(-0.2, 0.4))
         found.append(_fault(random, random.choice(kinds), at, shape))
     return found
+
+
+def _federation_faults(
+    random: Random, shape: Shape, requests: list[PlannedEvent]
+) -> list[PlannedEvent]:
+    """Faults of the federated node and of the remote cluster, of few kinds."""
+    enabled = random.sample(kinds_of(Group.FEDERATION), k=random.randint(2, 6))
+    found = []
+    for _ in range(random.randint(4, 16)):
+        kind = random.choice(enabled)
+        at = random.uniform(SETTLING_SECONDS / 2, shape.minutes * 60)
+        if FAULTS[kind].timely and random.random() < 0.7:  # near a user request
+            at = max(0.0, random.choice(requests).at + random.uniform(-0.2, 2))
+        found.append(_fault(random, kind, at, shape))
+    return found
+
+
+def _remote_losses(random: Random, shape: Shape) -> list[PlannedEvent]:
+    """The remote cluster loses its store, and is often restored from an old snapshot."""
+    if random.random() >= LOSS_SHARE:
+        return []
+    saved_at = random.uniform(SETTLING_SECONDS, shape.minutes * 30)
+    lost_at = random.uniform(saved_at, shape.minutes * 60)
+    recovery = random.choice(("restore", "restore", "rebuild", "accept"))
+    patience = random.choice((0, 10, 60)) * random.uniform(0.5, 1.5)
+    forgets = random.choice((0, 0, 1))
+    return [
+        PlannedEvent(saved_at, "remote-snapshot"),
+        PlannedEvent(lost_at, "remote-wipe-store", seconds=patience, amount=forgets, word=recovery),
+    ]
 
 
 def _stream_faults(random: Random, shape: Shape) -> list[PlannedEvent]:

@@ -8,6 +8,8 @@ from persys.sim.engine.trace import rng
 SCHEDULER = "scheduler"
 USER = "user"
 ANY_AGENT = "any agent"
+REMOTE = "remote"  # the second cluster: its id, and the prefix of its names
+FEDERATED = "cloud"  # the node of the first cluster whose runtime is the second cluster
 
 
 class Shape(Struct, frozen=True):
@@ -19,6 +21,12 @@ class Shape(Struct, frozen=True):
     schedulers: int = 0  # 0: chosen by the seed
     # Share of agents that use a control stream; negative: chosen by the seed.
     streams: float = -1.0
+    remote_nodes: int = 0  # of a second cluster, which the first one uses as a federated node
+    remote_schedulers: int = 0  # 0: chosen by the seed
+    site: str = ""  # the prefix of the names; empty for the first cluster
+
+    def name(self, name: str) -> str:
+        return f"{self.site}-{name}" if self.site else name
 
 
 CROWDED_FROM = 50  # workloads per node
@@ -68,13 +76,25 @@ def plan_from(data: bytes) -> Plan:
 
 
 def node_names(shape: Shape) -> list[str]:
-    return [f"n{number}" for number in range(1, shape.nodes + 1)]
+    return [shape.name(f"n{number}") for number in range(1, shape.nodes + 1)]
+
+
+def remote_shape(shape: Shape) -> Shape:
+    """The shape of the second cluster. Its users apply no workloads of their own."""
+    return Shape(
+        nodes=shape.remote_nodes,
+        workloads=0,
+        minutes=shape.minutes,
+        schedulers=shape.remote_schedulers,
+        streams=shape.streams,
+        site=REMOTE,
+    )
 
 
 def scheduler_names(shape: Shape) -> list[str]:
     if shape.schedulers <= 1:
-        return [SCHEDULER]
-    return [f"s{number}" for number in range(1, shape.schedulers + 1)]
+        return [shape.name(SCHEDULER)]
+    return [shape.name(f"s{number}") for number in range(1, shape.schedulers + 1)]
 
 
 def streaming_nodes(seed: int, shape: Shape) -> frozenset[str]:

@@ -20,9 +20,51 @@ OWN_IMAGE_SHARE = 0.5
 UNREADABLE_SHARE = 0.06
 COMMON_IMAGE = "steady/1"
 OWN_IMAGE = "registry.test/steady/own"
+OFFLOAD_SHARE = 0.7
+SECRET_SHARE = 0.4
+DATABASE = "database"  # the secret that some workloads use
+FILLER = "fill-"  # workloads that leave no capacity on a node
+FILLER_CPU_MILLICORES = 1900
 
 
-def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
+def spec_of(
+    seed: int, name: str, variant: int, *, offloads: bool = False
+) -> control_pb2.WorkloadSpec:
+    """`offloads`: some workloads may use a federated node."""
+    if name.startswith(FILLER):
+        return _filler()
+    spec = _spec_of(seed, name, variant)
+    if offloads:
+        spec.placement.MergeFrom(_offload_rules(seed, name))
+        if spec.type == "container" and rng(seed, "secret", name).random() < SECRET_SHARE:
+            spec.container.env["PASSWORD"] = f"secret://{DATABASE}"
+    return spec
+
+
+def _filler() -> control_pb2.WorkloadSpec:
+    return control_pb2.WorkloadSpec(
+        type="container",
+        resources=control_pb2.ResourceRequirements(
+            cpu_millicores=FILLER_CPU_MILLICORES, memory_mb=256
+        ),
+        container=control_pb2.ContainerSpec(image=COMMON_IMAGE, restart_policy="always"),
+    )
+
+
+def _offload_rules(seed: int, name: str) -> control_pb2.PlacementRules:
+    character = rng(seed, "offload", name)
+    if character.random() >= OFFLOAD_SHARE:
+        return control_pb2.PlacementRules()
+    rules = control_pb2.PlacementRules(
+        offload=character.choice(("when-full", "when-full", "prefer")),
+        offload_data=character.random() < 0.5,
+    )
+    if rules.offload == "when-full" and character.random() < 0.5:
+        setattr(rules, "return", "when-free")
+    return rules
+
+
+def _spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
     character = rng(seed, "character", name)
     mood = rng(seed, "variant", name, variant)
     cpu = character.choice((100, 400, 900, 1800))
@@ -119,3 +161,7 @@ def _stop_after(seed: int, name: str, variant: int) -> int:
 
 def revision_of(variant: int) -> str:
     return f"v{variant}"
+
+
+def variant_of(revision: str) -> int:
+    return int(revision.removeprefix("v"))
