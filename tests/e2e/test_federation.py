@@ -241,6 +241,34 @@ def test_a_lost_federation_is_a_lost_node(
     assert remote.containers("page") == set()
 
 
+@pytest.mark.full
+def test_a_workload_with_stop_after_is_stopped_there_before_it_runs_at_home(
+    federation: Federation, full: None, database: pb.WorkloadSpec
+) -> None:
+    home, remote = federation.home, federation.remote
+    database.stop_after_seconds = 30
+    database.container.stop_grace_seconds = 1
+    home.apply("db", database)
+    federation.wait_until_offloaded("db")
+
+    federation.process.kill()
+    home.client.delete(FILLER)
+
+    def runs_at_home() -> bool:
+        assert federation.copies("db") <= 1, "a workload with data has one copy"
+        return bool(running("db", node_id=home.node_id))
+
+    eventually(lambda: remote.containers("db") == set(), "the remote cluster stops it", within=60)
+    eventually(runs_at_home, lambda: f"it runs at home: {home.statuses()}", within=MOVE_SECONDS)
+    federation.process.start()
+
+    def only_at_home() -> bool:
+        assert federation.copies("db") == 1, "a workload with data has one copy"
+        return remote.status("db") == ""
+
+    eventually(only_at_home, "the remote cluster has deleted it", within=MOVE_SECONDS)
+
+
 def test_offloaded_workloads_survive_a_change_of_the_remote_leader(
     federation: Federation, full: None, page: pb.WorkloadSpec, database: pb.WorkloadSpec
 ) -> None:
