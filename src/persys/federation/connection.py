@@ -102,13 +102,14 @@ def _open_client(settings: FederationSettings, address: str) -> SchedulerClient:
     token, trust = _token(settings.token_file), _trust(settings)
     roots = Path(settings.remote_ca) if settings.remote_ca else None
     if "://" not in address:
-        return SchedulerClient(address, trust=trust, token=token)
+        return SchedulerClient(address, trust=trust, token=token, home=settings.cluster_id)
     gateway = Gateway(
         address,
         trust=trust,
         roots=roots,
         token=token,
         cluster=settings.remote_cluster,
+        home=settings.cluster_id,
     )
     return SchedulerClient(gateway)
 

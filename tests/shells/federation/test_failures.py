@@ -163,6 +163,24 @@ async def test_a_workload_with_stop_after_stops_a_third_of_it_without_the_home_c
     await both.remote.control.until("home--web", "Running")
 
 
+async def test_contacts_of_the_home_cluster_keep_a_workload_with_stop_after_running(
+    both: TwoClusters,
+) -> None:
+    """More than the limit of the remote cluster, with contacts in between."""
+    await both.run("web", stop_after=30)
+    remote = both.remote
+    for _ in range(3):
+        before = remote.app.home_contacts.contacted_at("home")
+        remote.clock.monotonic_ahead += 6
+
+        async def has_called(since: float = before) -> bool:
+            return remote.app.home_contacts.contacted_at("home") > since
+
+        await eventually(has_called, lambda: "a contact")
+
+    assert (await remote.control.workload("home--web")).desired_state == "Running"
+
+
 async def test_a_short_stop_after_is_refused(both: TwoClusters) -> None:
     await both.apply("web", stop_after=20)
 

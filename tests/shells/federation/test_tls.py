@@ -42,7 +42,9 @@ class Secured:
 
 async def write_token(remote: Cluster, file: Path) -> str:
     """A new token of the remote cluster, in the file. Returns its id."""
-    request = pb.CreateTokenRequest(name="home", role="operator", ttl_seconds=_TOKEN_SECONDS)
+    request = pb.CreateTokenRequest(
+        name="home", role="operator", ttl_seconds=_TOKEN_SECONDS, prefix="home--"
+    )
     answer = await remote.control.stub.CreateToken(request, timeout=10)
     assert answer.accepted, answer.reason
     await asyncio.to_thread(file.write_text, answer.secret)

@@ -1,4 +1,4 @@
-"""gRPC interceptor that adds the token to every call: `authorization: Bearer …`."""
+"""gRPC interceptors: add a header such as the token to every call, and report the mode of the scheduler."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,19 +18,19 @@ class _Details(NamedTuple):
     compression: Any
 
 
-class TokenInterceptor(
+class HeaderInterceptor(
     grpc.UnaryUnaryClientInterceptor,
     grpc.UnaryStreamClientInterceptor,
     grpc.StreamUnaryClientInterceptor,
     grpc.StreamStreamClientInterceptor,
 ):
-    def __init__(self, token: str) -> None:
-        self._header = ("authorization", f"Bearer {token}")
+    def __init__(self, name: str, value: str) -> None:
+        self._header = (name, value)
 
     def _intercept(
         self, continuation: Callable[[Any, Any], Any], details: Any, request: Any
     ) -> Any:
-        with_token = _Details(
+        with_header = _Details(
             details.method,
             details.timeout,
             [*(details.metadata or ()), self._header],
@@ -38,7 +38,7 @@ class TokenInterceptor(
             details.wait_for_ready,
             details.compression,
         )
-        return continuation(with_token, request)
+        return continuation(with_header, request)
 
     # One implementation for all four kinds of call.
     intercept_unary_unary = _intercept  # type: ignore[assignment]

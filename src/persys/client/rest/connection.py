@@ -25,6 +25,7 @@ class Gateway(NamedTuple):
     roots: Path | None = None  # for clients with only a token; None: the system's roots
     token: str = ""
     cluster: str = ""  # empty: the default cluster of the gateway
+    home: str = ""  # the cluster that calls; sent only in plain text, where no token identifies it
 
     @property
     def base_path(self) -> str:

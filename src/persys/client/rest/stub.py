@@ -20,7 +20,7 @@ from persys.client.rest.connection import Gateway, open_gateway
 from persys.client.rest.errors import UNKNOWN_ROUTE_STATUSES, error_from_problem, parse_problem
 from persys.errors import InvalidError, RefusedError
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.metadata_keys import DATA_AGE_MS, MODE
+from persys.wire.metadata_keys import DATA_AGE_MS, HOME, MODE
 from persys.wire.rest.routes import API, CONTRACT_ROUTES, NOT_SERVED, ROUTES, Form, Route
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class RestStub:
         self._headers = {"Accept": _JSON}
         if gateway.token and gateway.url.startswith("https:"):  # never sent in plain text
             self._headers["Authorization"] = f"Bearer {gateway.token}"
+        if gateway.home and gateway.url.startswith("http:"):
+            self._headers[HOME] = gateway.home
         for route in ROUTES:
             setattr(self, route.rpc, self._method(route))
         for rpc in NOT_SERVED:

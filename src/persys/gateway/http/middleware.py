@@ -37,6 +37,7 @@ from persys.infra.clock import Clock
 from persys.infra.rpc.authorized_service import RECHECK_SECONDS
 from persys.infra.rpc.authorizer import FORWARDED_SOURCE
 from persys.model.identity import Permission
+from persys.wire.metadata_keys import HOME
 from persys.wire.rest.routes import API
 
 log = structlog.get_logger()
@@ -101,7 +102,10 @@ class RequestContext(Struct, frozen=True, eq=False):
     def metadata(self) -> Metadata:
         """gRPC metadata for the scheduler: identity, source address, request id, trace context."""
         source = (FORWARDED_SOURCE, self.request.remote or "")
-        metadata = (*self.caller.passed, source, (_REQUEST_ID_METADATA, self.id))
+        metadata: Metadata = (*self.caller.passed, source, (_REQUEST_ID_METADATA, self.id))
+        home = self.request.headers.get(HOME, "") if self.caller is UNAUTHENTICATED else ""
+        if home.isascii() and home.isprintable() and home:
+            metadata = (*metadata, (HOME, home))
         trace = self.request.headers.get(_TRACE)
         if trace is not None and _TRACE_FORM.fullmatch(trace):
             return (*metadata, (_TRACE, trace))

@@ -53,6 +53,10 @@ class HomeContacts:
         if len(self._contacted_at) > HOMES_MAX:  # only without authentication
             del self._contacted_at[next(iter(self._contacted_at))]
 
+    def contacted_at(self, home: str) -> float:
+        """The last contact of a cluster, or the start of the leadership, on the monotonic clock."""
+        return max(self._contacted_at.get(home, self._since), self._since)
+
     async def run(self) -> None:
         while True:
             await asyncio.sleep(CHECK_SECONDS)
@@ -96,10 +100,7 @@ class HomeContacts:
         limit = limit_of(old)
         if limit is None:
             return Unchanged(old)
-        silent = self._clock.monotonic() - max(
-            self._contacted_at.get(limit.home, self._since), self._since
-        )
-        if silent < limit.seconds:
+        if self._clock.monotonic() - self.contacted_at(limit.home) < limit.seconds:
             return Unchanged(old)
         return stop_because(old, one.why, now=self._clock.now())
 

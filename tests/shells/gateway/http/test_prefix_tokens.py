@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from persys.model.identity import Role
+from persys.wire.metadata_keys import HOME
 from persys.wire.methods import METHODS, Form
 from persys.wire.rest.routes import API, CONTRACT_ROUTES, ROUTES, Route
 from root_ca import Root
@@ -22,6 +23,7 @@ from shells.gateway.running_gateway import (
 )
 from shells.scheduler.auth.test_prefix_tokens import a_token
 from shells.scheduler.calls import World
+from shells.scheduler.harness import Cluster
 
 OWN, OTHER = "home--web", "web"
 # The bodies of requests whose ids are not in the path.
@@ -39,8 +41,11 @@ class Client:
             "headers": {"Authorization": f"Bearer {token}"},
         }
 
-    async def ask(self, method: str, path: str, **how: Any) -> tuple[int, Any]:
-        return await self._api.ask(method, path, **self._how, **how)
+    async def ask(
+        self, method: str, path: str, *, more_headers: dict[str, str] | None = None, **how: Any
+    ) -> tuple[int, Any]:
+        headers = self._how["headers"] | (more_headers or {})
+        return await self._api.ask(method, path, **(self._how | {"headers": headers}), **how)
 
     async def status(self, method: str, path: str, body: bytes) -> int:
         async with self._api.session.request(method, path, data=body, **self._how) as response:
@@ -121,3 +126,30 @@ async def test_its_own_workload_can_be_changed(client: Client) -> None:
 async def test_the_pages_of_the_gateway_itself_are_refused(client: Client) -> None:
     for path in ("/metrics", "/clusters", f"{API}/clusters", f"{API}/overview", f"{API}/audit"):
         assert await client.status("GET", path, b"") == HTTPStatus.FORBIDDEN, path
+
+
+async def test_without_authentication_the_id_of_the_calling_cluster_is_forwarded(
+    api: RunningGateway, cluster: Cluster
+) -> None:
+    contacts = cluster.app.home_contacts
+    before = contacts.contacted_at("home")
+
+    await api.get(f"{API}/mode")
+    assert contacts.contacted_at("home") == before
+    status, _ = await api.get(f"{API}/mode", headers={HOME: "home"})
+
+    assert status == HTTPStatus.OK
+    assert contacts.contacted_at("home") > before
+
+
+async def test_the_id_that_an_authenticated_caller_claims_is_ignored(
+    client: Client, world: World
+) -> None:
+    contacts = world.cluster.app.home_contacts
+    before = contacts.contacted_at("east")
+
+    status, _ = await client.ask("GET", f"{API}/mode", more_headers={HOME: "east"})
+
+    assert status == HTTPStatus.OK
+    assert contacts.contacted_at("east") == before
+    assert contacts.contacted_at("home") > before
