@@ -13,6 +13,9 @@ from msgspec.structs import replace
 
 from persys.core.agent.admission import NODE_FULL, demand_of
 from persys.core.agent.next_step import COMPLETED, Artefact, Condition, Settled
+from persys.core.federation.cluster_ids import HOME_CLUSTER as HOME_CLUSTER
+from persys.core.federation.cluster_ids import HOME_STOP_AFTER as HOME_STOP_AFTER
+from persys.core.federation.cluster_ids import prefix_of
 from persys.errors import InvalidError, RuntimeUnavailableError
 from persys.model.ids import WORKLOAD_ID_RULE, Revision, WorkloadId, workload_id
 from persys.model.placement import OFFLOADED_STOP_AFTER_SECONDS_MIN, Resources
@@ -24,10 +27,7 @@ from persys.wire.agent.spec import derived_mac
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
-SEPARATOR = "--"
-HOME_CLUSTER = "persys.home_cluster"
 HOME_REVISION = "persys.home_revision"
-HOME_STOP_AFTER = "persys.home_stop_after"  # seconds without contact to the home cluster
 # The time of `stop_after` is divided: this process stops the workload after a third without contact to the
 # home cluster, the remote leader after a third without contact to this process, and the remote agent after a
 # third without contact to its leader.
@@ -45,7 +45,11 @@ class Names:
 
     def __init__(self, home: str) -> None:
         self.home = home
-        self.prefix = f"{home}{SEPARATOR}"
+        self.prefix = prefix_of(home)
+
+    def named(self, name: str) -> str:
+        """The name of a machine or a credential on the nodes of the remote cluster."""
+        return f"{self.prefix}{name}" if name else ""
 
     def remote(self, workload_id: WorkloadId) -> str:
         return f"{self.prefix}{workload_id}"
@@ -84,7 +88,7 @@ def check_order(order: Order, names: Names) -> None:
 
 def apply_request(order: Order, names: Names) -> pb.ApplyWorkloadRequest:
     """Without rules: what has arrived by federation is not offloaded again."""
-    spec = _without_derived(_with_references(order, names), order.workload_id)
+    spec = _with_remote_names(_with_references(order, names), order.workload_id, names)
     metadata = {HOME_CLUSTER: names.home, HOME_REVISION: order.revision}
     third = order.stop_after_seconds // STOP_AFTER_PARTS
     if third:
@@ -159,14 +163,23 @@ def _file_field(file: FileMount) -> str:
     return f"file {file.path}"
 
 
-def _without_derived(spec: Spec, home_id: WorkloadId) -> Spec:
+def _with_remote_names(spec: Spec, home_id: WorkloadId, names: Names) -> Spec:
     """Without what the home cluster derived from the id: the remote cluster derives it from its own id.
 
-    Names of Compose projects are derived there as well, because they are unique per node.
+    Names of Compose projects are derived there as well, because they are unique per node. The token of the
+    remote cluster does not allow machines, and credentials of its nodes, without the prefix.
     """
     match spec:
+        case ContainerSpec():
+            return replace(spec, image_credential=names.named(spec.image_credential))
         case ComposeSpec():
-            return replace(spec, project_name="", project_derived=False)
+            return replace(
+                spec,
+                project_name="",
+                project_derived=False,
+                image_credential=names.named(spec.image_credential),
+                git_credential=names.named(spec.git_credential),
+            )
         case VMSpec():
             networks = tuple(
                 replace(network, mac_address="")
@@ -174,10 +187,8 @@ def _without_derived(spec: Spec, home_id: WorkloadId) -> Spec:
                 else network
                 for index, network in enumerate(spec.networks)
             )
-            name = "" if spec.name == home_id else spec.name
+            name = "" if spec.name == home_id else names.named(spec.name)
             return replace(spec, name=name, networks=networks)
-        case _:
-            return spec
 
 
 def artefact_of(view: pb.WorkloadView, order: Order) -> Artefact:

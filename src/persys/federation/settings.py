@@ -6,9 +6,9 @@ from pathlib import Path
 
 from persys import __version__
 from persys.agent.settings import PERCENT_MAX, AgentSettings
+from persys.core.federation.cluster_ids import problem_of
 from persys.errors import SettingsError
 from persys.federation.capacity import Limits
-from persys.federation.mapping import SEPARATOR
 from persys.infra.settings import setting
 from persys.infra.telemetry.settings import TraceSettings
 from persys.infra.tls.settings import TlsSettings
@@ -169,10 +169,8 @@ class FederationSettings(TlsSettings, TraceSettings):
             )
         if self.node_tier < 1:
             raise SettingsError(f"PERSYS_NODE_TIER={self.node_tier}: expected 1 or more")
-        if SEPARATOR in self.cluster_id:
-            raise SettingsError(
-                f"PERSYS_CLUSTER_ID={self.cluster_id!r}: expected an id without {SEPARATOR!r}"
-            )
+        if problem := problem_of(self.cluster_id):
+            raise SettingsError(f"PERSYS_CLUSTER_ID={self.cluster_id!r}: {problem}")
 
     def agent(self) -> AgentSettings:
         """The settings of the agent that this process runs. Equal names have equal meanings."""

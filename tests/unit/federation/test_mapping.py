@@ -122,6 +122,18 @@ def test_a_short_stop_after_is_refused(seconds: int, refused: bool) -> None:
         check_order(order, HOME)
 
 
+def test_names_of_credentials_get_the_prefix_that_the_token_requires() -> None:
+    stack = ComposeSpec(
+        yaml="services: {web: {image: nginx}}", image_credential="hub", git_credential="forge"
+    )
+    container = ContainerSpec("nginx", image_credential="hub")
+
+    compose = apply_request(an_order(as_ordered(stack)), HOME).spec.compose
+    assert (compose.image_credential, compose.git_credential) == ("home--hub", "home--forge")
+    request = apply_request(an_order(container), HOME)
+    assert request.spec.container.image_credential == "home--hub"
+
+
 def test_the_request_names_its_home_and_has_no_rules() -> None:
     request = apply_request(an_order(ContainerSpec("nginx"), desired=Desired.STOPPED), HOME)
 

@@ -6,6 +6,7 @@ Nothing leaves tier 0 unless its rules allow it, and a workload with data needs 
 
 from datetime import datetime
 
+from persys.core.federation.cluster_ids import HOME_CLUSTER
 from persys.core.placement.requirements import (
     HOME_ONLY,
     Requirements,
@@ -17,8 +18,6 @@ from persys.core.reconcile.situation import Situation
 from persys.model.placement import OFFLOADED_STOP_AFTER_SECONDS_MIN, Offload
 from persys.model.status import Status
 from persys.model.workload import Workload
-
-HOME_CLUSTER = "persys.home_cluster"  # metadata of a workload that another cluster runs here
 
 _LOOP = TierAccess(why_not="it was offloaded to this cluster by another", change="")
 _DATA = TierAccess(
