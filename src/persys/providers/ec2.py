@@ -30,7 +30,7 @@ from persys.errors import (
 )
 from persys.infra.clock import Clock
 from persys.model.nodepool import TAG_CLUSTER_UID
-from persys.providers.port import Instance, InstanceState, MachineRequest
+from persys.providers.port import Instance, InstanceState, MachineRequest, retry_after
 from persys.providers.thread_calls import (
     CHANGE_SECONDS,
     CONNECT_SECONDS,
@@ -250,8 +250,8 @@ def _translated(err: ClientError | BotoCoreError) -> PersysError:
     code, status = _code(err), answer.get("HTTPStatusCode", 0)
     if code in _THROTTLED or status == 429:
         after = answer.get("HTTPHeaders", {}).get("retry-after", "")
-        seconds = timedelta(seconds=int(after)) if after.isdecimal() else RETRY_AFTER
-        return ProviderThrottledError(text, retry_after=seconds)
+        seconds = int(after) if after.isdecimal() else 0
+        return ProviderThrottledError(text, retry_after=retry_after(seconds, RETRY_AFTER))
     if code in _NO_CAPACITY:
         return ProviderThrottledError(text, retry_after=NO_CAPACITY_RETRY_AFTER)
     if code in _UNKNOWN or status >= _SERVER_ERROR or not status:

@@ -24,11 +24,11 @@ from msgspec import Struct
 from persys.errors import ProviderRefusedError, ProviderThrottledError, ProviderUnavailableError
 from persys.infra.atomic_files import write_file
 from persys.infra.subprocesses import ProgramResult, run
-from persys.providers.port import Instance, InstanceState, MachineRequest
+from persys.providers.port import Instance, InstanceState, MachineRequest, retry_after
 
 DEADLINE_SECONDS = 300.0
 LIST_DEADLINE_SECONDS = 60.0
-RETRY_AFTER_SECONDS = 30.0
+RETRY_AFTER = timedelta(seconds=30)
 _ERROR_SHOWN_MAX = 500
 
 # Exit codes of sysexits.h: wrong usage or data, missing input, no permission, wrong configuration.
@@ -59,7 +59,7 @@ class _Destroyed(Struct):
 
 
 class _TryLater(Struct):
-    retry_after_seconds: float = RETRY_AFTER_SECONDS
+    retry_after_seconds: float = 0.0
 
 
 class _Record(Struct):
@@ -171,7 +171,8 @@ def _answer(name: str, result: ProgramResult, answer: type[Answer]) -> Answer:
             later = msgspec.json.decode(result.out or "{}", type=_TryLater)
         except msgspec.DecodeError:
             later = _TryLater()
-        raise ProviderThrottledError(text, retry_after=timedelta(seconds=later.retry_after_seconds))
+        after = retry_after(later.retry_after_seconds, RETRY_AFTER)
+        raise ProviderThrottledError(text, retry_after=after)
     if result.code in _REFUSED:
         raise ProviderRefusedError(text)
     if not result.ok:

@@ -24,7 +24,7 @@ from persys.errors import (
     ProviderUnavailableError,
     SettingsError,
 )
-from persys.providers.port import Instance, InstanceState, MachineRequest
+from persys.providers.port import Instance, InstanceState, MachineRequest, retry_after
 from persys.providers.thread_calls import (
     CHANGE_SECONDS,
     LIST_SECONDS,
@@ -224,8 +224,7 @@ def _instance(node: Node, tags: dict[str, str]) -> Instance:
 def _translated(name: str, err: Exception) -> PersysError:
     text = f"{name}: {err}"
     if isinstance(err, RateLimitReachedError):
-        after = timedelta(seconds=err.retry_after) if err.retry_after else RETRY_AFTER
-        return ProviderThrottledError(text, retry_after=after)
+        return ProviderThrottledError(text, retry_after=retry_after(err.retry_after, RETRY_AFTER))
     if isinstance(err, InvalidCredsError | GoogleAuthError | QuotaExceededError):
         return ProviderRefusedError(text)
     if isinstance(err, ResourceExistsError):

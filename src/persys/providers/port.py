@@ -5,7 +5,7 @@ the call that creates it, so a machine is found again after a crash at any step.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
@@ -15,6 +15,15 @@ from persys.model.ids import WorkloadId
 from persys.model.placement import Resources
 from persys.model.spec import VMSpec
 from persys.model.status import Status
+
+RETRY_AFTER_MAX = timedelta(hours=1)
+
+
+def retry_after(seconds: float, default: timedelta) -> timedelta:
+    """The time that a provider asks to wait, within limits. `default` if it is not a positive number."""
+    if not seconds > 0:
+        return default
+    return timedelta(seconds=min(seconds, RETRY_AFTER_MAX.total_seconds()))
 
 
 class MachineRequest(Struct, frozen=True):

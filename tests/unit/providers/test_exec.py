@@ -124,14 +124,17 @@ async def test_with_a_list_program_its_list_decides(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "destroyed").read_text()) == {"provider_id": "i-9"}
 
 
-async def test_throttling_names_the_time_to_wait(tmp_path: Path) -> None:
-    script = """echo '{{"retry_after_seconds": 90}}'; echo slow down >&2; exit 75"""
+@pytest.mark.parametrize(
+    ("asked", "expected"), [("90", 90), ("1e300", 3600), ("-5", 30), ("null", 30), ("x", 30)]
+)
+async def test_throttling_names_the_time_to_wait(tmp_path: Path, asked: str, expected: int) -> None:
+    script = f"""echo '{{{{"retry_after_seconds": {asked}}}}}'; echo slow down >&2; exit 75"""
     provider = programs(tmp_path, create=script, destroy=DESTROY)
 
     with pytest.raises(ProviderThrottledError, match="slow down") as caught:
         await provider.create(REQUEST)
 
-    assert caught.value.retry_after == timedelta(seconds=90)
+    assert caught.value.retry_after == timedelta(seconds=expected)
 
 
 @pytest.mark.parametrize("output", ["nonsense", "{{}}", '{{"provider_id": 3}}'])
