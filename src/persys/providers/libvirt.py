@@ -15,6 +15,7 @@ from persys.errors import (
 )
 from persys.model.ids import WorkloadId, workload_id
 from persys.model.nodepool import MachineSize
+from persys.model.placement import Resources
 from persys.model.spec import CloudInit, Disk, Network, VMSpec
 from persys.model.status import Status
 from persys.providers.port import (
@@ -27,6 +28,9 @@ from persys.providers.port import (
 
 OPTIONS = frozenset({"network", "storage_pool"})
 DEFAULT_NETWORK = "default"
+# A size states what the node offers. The VM is larger: its system and the reserve of its agent need some.
+SYSTEM_MEMORY_MB = 512
+SYSTEM_DISK_GB = 4
 
 _STATES = {
     Status.PENDING: InstanceState.PENDING,
@@ -87,7 +91,8 @@ class LibvirtProvider:
             machine_id = workload_id(request.name)
         except InvalidError as err:
             raise ProviderRefusedError(f"libvirt: {err}") from err
-        resources, options = size.resources, request.options
+        options = request.options
+        resources = size.resources + Resources(0, SYSTEM_MEMORY_MB, SYSTEM_DISK_GB)
         disk = Disk(
             pool_name=options.get("storage_pool", ""),
             size_gb=resources.disk_gb,

@@ -50,18 +50,18 @@ class FakeWorkloads:
             raise self.error
 
 
-async def test_a_machine_is_a_vm_workload_with_the_resources_of_its_size() -> None:
+async def test_a_machine_is_a_vm_workload_for_a_node_of_its_size() -> None:
     workloads = FakeWorkloads()
     provider = LibvirtProvider(workloads, sizes=SIZES)
 
     await provider.create(REQUEST)
 
     machine = workloads.stored["c-p-1"]
-    assert (machine.spec.vcpus, machine.spec.memory_mb) == (2, 2048)
-    assert machine.spec.disks[0].size_gb == 20
+    assert (machine.spec.vcpus, machine.spec.memory_mb) == (2, 2560)
+    assert machine.spec.disks[0].size_gb == 24
     assert machine.spec.networks[0].name == "lab"
     assert machine.spec.cloud_init.user_data == "#cloud-config\n"
-    assert machine.resources == Resources(1500, 2048, 20)
+    assert machine.resources == Resources(1500, 2560, 24)
     assert machine.required_labels == {"region": "eu"}
 
 
