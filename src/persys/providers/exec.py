@@ -7,8 +7,9 @@ programs: written before `create` runs and removed after `destroy` has succeeded
 was interrupted is listed too. The id of a machine is then its name, and `create` and `destroy` are repeated
 with the same name until they succeed.
 
-A program reads one JSON object from stdin and writes one to stdout. The credentials of the pool are its
-environment. Its exit codes are those of sysexits.h.
+A program reads one JSON object from stdin and writes one to stdout. The credentials of the pool are part of
+the input. They are not its environment, because variables such as BASH_ENV would run other programs. Its exit
+codes are those of sysexits.h.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ class ExecProvider:
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self._programs = programs
-        self._env = {"PATH": os.environ.get("PATH", os.defpath), **credentials}
+        self._credentials = dict(credentials)
         self._deadline_seconds = deadline_seconds
         self._records = None if (programs / "list").exists() else _Records(programs / "records")
 
@@ -104,7 +105,7 @@ class ExecProvider:
         for instance in await self.instances(request.tags):
             if instance.name == request.name:
                 return instance
-        created = await self._call("create", msgspec.json.encode(request), _Created)
+        created = await self._call("create", msgspec.to_builtins(request), _Created)
         return _instance(created, request.name, request.tags)
 
     async def _create_recorded(self, request: MachineRequest, records: "_Records") -> Instance:
@@ -114,7 +115,7 @@ class ExecProvider:
         if record is None:
             await asyncio.to_thread(records.put, _Record(request.name, request.tags))
         try:
-            created = await self._call("create", msgspec.json.encode(request), _Created)
+            created = await self._call("create", msgspec.to_builtins(request), _Created)
         except (ProviderRefusedError, ProviderThrottledError):
             if record is None:  # else an earlier call may have created it
                 await asyncio.to_thread(records.remove, request.name)
@@ -125,8 +126,7 @@ class ExecProvider:
 
     async def instances(self, tags: Mapping[str, str]) -> list[Instance]:
         if self._records is None:
-            stdin = msgspec.json.encode({"tags": dict(tags)})
-            listed = await self._call("list", stdin, _List)
+            listed = await self._call("list", {"tags": dict(tags)}, _List)
             found = [_instance(each, each.name, each.tags) for each in listed.instances]
         else:
             found = [_recorded(each) for each in await asyncio.to_thread(self._records.all)]
@@ -134,26 +134,26 @@ class ExecProvider:
 
     async def destroy(self, provider_id: str) -> None:
         if self._records is None:
-            await self._destroy({"provider_id": provider_id})
+            await self._call("destroy", {"provider_id": provider_id}, _Destroyed)
             return
         record = await asyncio.to_thread(self._records.get, provider_id)
         if record is None:
             return
         created_id = "" if record.created is None else record.created.provider_id
-        await self._destroy({"provider_id": created_id, "name": record.name})
+        given = {"provider_id": created_id, "name": record.name}
+        await self._call("destroy", given, _Destroyed)
         await asyncio.to_thread(self._records.remove, record.name)
-
-    async def _destroy(self, content: dict[str, str]) -> None:
-        await self._call("destroy", msgspec.json.encode(content), _Destroyed)
 
     async def close(self) -> None:
         """There is nothing to release."""
 
-    async def _call(self, name: str, stdin: bytes, answer: type[Answer]) -> Answer:
+    async def _call(self, name: str, given: Mapping[str, object], answer: type[Answer]) -> Answer:
+        stdin = msgspec.json.encode({**given, "credentials": self._credentials})
+        env = {"PATH": os.environ.get("PATH", os.defpath)}
         deadline = LIST_DEADLINE_SECONDS if name == "list" else self._deadline_seconds
         command = [str(self._programs / name)]
         try:
-            result = await run(command, env=self._env, deadline=deadline, stdin=stdin)
+            result = await run(command, env=env, deadline=deadline, stdin=stdin)
         except TimeoutError as err:
             raise ProviderUnavailableError(
                 f"program '{name}' did not exit within {deadline:g} s and was killed"

@@ -47,6 +47,7 @@ async def test_a_machine_is_created_listed_and_destroyed(tmp_path: Path) -> None
     assert json.loads((tmp_path / "destroyed").read_text()) == {
         "provider_id": "i-1",
         "name": "c-p-1",
+        "credentials": {"TOKEN": "s3"},
     }
     assert await provider.instances({}) == []
 
@@ -72,7 +73,8 @@ async def test_a_machine_with_an_unknown_outcome_is_listed_and_can_be_destroyed(
     await provider.destroy(found.provider_id)
 
     assert (found.name, found.state) == ("c-p-1", InstanceState.PENDING)
-    assert json.loads((tmp_path / "destroyed").read_text()) == {"provider_id": "", "name": "c-p-1"}
+    destroyed = json.loads((tmp_path / "destroyed").read_text())
+    assert (destroyed["provider_id"], destroyed["name"]) == ("", "c-p-1")
 
 
 async def test_create_is_repeated_after_an_unknown_outcome(tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ async def test_with_a_list_program_its_list_decides(tmp_path: Path) -> None:
 
     assert (found.provider_id, found.state) == ("i-9", InstanceState.STOPPED)
     assert others == []
-    assert json.loads((tmp_path / "destroyed").read_text()) == {"provider_id": "i-9"}
+    assert json.loads((tmp_path / "destroyed").read_text())["provider_id"] == "i-9"
 
 
 @pytest.mark.parametrize(
@@ -155,14 +157,17 @@ async def test_a_program_that_does_not_exit_is_killed(tmp_path: Path) -> None:
         await provider.create(REQUEST)
 
 
-async def test_credentials_are_the_environment_of_programs(tmp_path: Path) -> None:
-    script = 'env > {here}/env; echo "{{\\"provider_id\\": \\"1\\"}}"'
+async def test_credentials_are_input_of_programs_and_not_their_environment(
+    tmp_path: Path,
+) -> None:
+    script = 'env > {here}/env; cat > {here}/asked; echo "{{\\"provider_id\\": \\"1\\"}}"'
     provider = programs(tmp_path, create=script, destroy=DESTROY)
 
     await provider.create(REQUEST)
 
     names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
-    assert {"TOKEN", "PATH"} <= names <= {"TOKEN", "PATH", "PWD", "_", "SHLVL", "OLDPWD"}
+    assert names <= {"PATH", "PWD", "_", "SHLVL", "OLDPWD"}
+    assert json.loads((tmp_path / "asked").read_text())["credentials"] == {"TOKEN": "s3"}
 
 
 async def test_a_missing_program_is_refused_by_the_check(tmp_path: Path) -> None:
