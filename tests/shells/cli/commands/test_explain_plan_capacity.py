@@ -268,3 +268,42 @@ def test_capacity_needs_one_workload_with_a_spec(cluster: Cluster, ctl: Run) -> 
     assert (two.code, no_spec.code) == (2, 2)
     assert "has 2" in two.err
     assert "web has no spec" in no_spec.err
+
+
+def test_explain_has_a_column_for_tiers_and_prices_if_there_are_higher_tiers(
+    cluster: Cluster, ctl: Run
+) -> None:
+    cluster.explanation = a_waiting(1)
+    assert "TIER" not in ctl("explain", "web").out
+    cluster.explanation.nodes.add(
+        node_id="far",
+        filter="tier",
+        detail="in tier 1 (offload is never)",
+        tier=1,
+        core_hour_price=0.05,
+    )
+
+    lines = ctl("explain", "web").out.splitlines()
+
+    assert "NODE   TIER        VERDICT   WHY" in lines
+    assert "n1     0           refused   short of cpu by 500m" in lines
+    assert "far    1 at 0.05   refused   in tier 1 (offload is never)" in lines
+
+
+def test_capacity_counts_higher_tiers_separately(cluster: Cluster, ctl: Run, file: str) -> None:
+    cluster.capacity = pb.GetCapacityResponse(
+        fits=0,
+        offload_fits=40,
+        nodes=[
+            pb.NodeRoom(node_id="n1", limited_by="short of cpu"),
+            pb.NodeRoom(node_id="far", fits=40, limited_by="short of cpu", tier=1),
+        ],
+        survives_any_loss=True,
+        losses=[pb.LossView(node_id="n1"), pb.LossView(node_id="n2")],
+    )
+
+    result = ctl("capacity", "-f", file)
+
+    assert result.code == 0
+    assert result.out.splitlines()[0] == "0 more of web fit in tier 0, 40 in higher tiers"
+    assert "far    1      40    short of cpu" in result.out

@@ -93,3 +93,22 @@ def test_a_node_is_removed(cluster: Cluster, ctl: Run) -> None:
 
     assert ctl("node", "remove", "n1").code == 0
     assert ctl("node", "list").out == "no nodes\n"
+
+
+def test_tier_and_price_are_shown_when_a_node_is_in_a_higher_tier(
+    cluster: Cluster, ctl: Run
+) -> None:
+    cluster.add_node("n1")
+    assert "TIER" not in ctl("node", "list").out
+    assert "TIER" in ctl("node", "list", "-o", "wide").out
+    cluster.add_node("far", tier=1, core_hour_price=0.05, remote="north north.example:8085")
+
+    rows = {line.split()[0]: line for line in ctl("node", "list").out.splitlines()}
+    described = ctl("node", "get", "far").out
+
+    assert rows["ID"].endswith("TIER   PRICE")
+    assert rows["far"].split()[-2:] == ["1", "0.05"]
+    assert rows["n1"].split()[-2:] == ["0", "-"]
+    assert "0.05 per core and hour" in described
+    assert "north north.example:8085" in described
+    assert "per core" not in ctl("node", "get", "n1").out
