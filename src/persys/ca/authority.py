@@ -50,6 +50,7 @@ from persys.wire.ca.messages import (
 )
 
 SECRET_BYTES = 32
+MACHINE_TOKEN_LIFE_MAX = timedelta(minutes=15)
 _REFUSALS_BETWEEN = 1_000
 _REFUSALS_PER_MINUTE = 50
 RENEWALS_PER_HOUR = 1_000
@@ -358,6 +359,19 @@ class Authority:
 
 def _enrolled(view: CertificateView) -> datetime:
     return view.enrolled_at or view.issued_at
+
+
+def check_token_request(role: Role, request: TokenRequest) -> None:
+    """A scheduler creates short-lived tokens for new machines of node pools, and no others."""
+    if role is Role.ADMIN:
+        return
+    seconds = request.ttl_seconds
+    is_short = seconds is not None and 0 < seconds <= MACHINE_TOKEN_LIFE_MAX.total_seconds()
+    if request.role != Role.AGENT or request.hosts or not is_short:
+        raise DeniedError(
+            f"{role} may create tokens for agents only, without hosts and for at most 15 minutes",
+            reason="role",
+        )
 
 
 def _denied(fault: JoinTokenFault) -> DeniedError:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from persys.ca.api import cfssl
 from persys.ca.api.authorization import CaRequest, CaResponse, Handler
-from persys.ca.authority import Authority, Issuance
+from persys.ca.authority import Authority, Issuance, check_token_request
 from persys.ca.csr import RSA_BITS, ParsedCsr, parse_csr
 from persys.ca.metrics import PAGE, Metrics
 from persys.core.auth.enrolment import StoredJoinToken, check_hosts
@@ -84,7 +84,9 @@ class Api:
         return _json(self._authority.create(call.who, read_body(call.body, CertificateRequest)))
 
     def _create_token(self, call: CaRequest) -> CaResponse:
-        return _json(self._authority.create_token(call.who, read_body(call.body, TokenRequest)))
+        request = read_body(call.body, TokenRequest)
+        check_token_request(call.client.identity.role, request)
+        return _json(self._authority.create_token(call.who, request))
 
     def _revoke(self, call: CaRequest) -> CaResponse:
         request = read_body(call.body, RevokeRequest)

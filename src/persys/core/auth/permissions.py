@@ -46,7 +46,7 @@ CA: Mapping[str, Permission | None] = {
     "POST /api/v1/certificates": Permission.TOKENS,
     "POST /api/v1/revoke": Permission.ORDER,  # a scheduler revokes those of nodes that were removed
     "GET /api/v1/tokens": Permission.TOKENS,
-    "POST /api/v1/tokens": Permission.TOKENS,
+    "POST /api/v1/tokens": Permission.ORDER,  # a scheduler creates those of machines of node pools
     "GET /api/v1/audit": Permission.TOKENS,
     "POST /api/v1/cfssl/info": None,
     "POST /api/v1/cfssl/authsign": None,
