@@ -88,6 +88,47 @@ class AdminCalls(SchedulerCalls):
         if not response.accepted:
             raise RequestRefusedError(response.reason)
 
+    def create_node_pool(self, spec: pb.NodePoolSpec) -> pb.NodePoolView:
+        """Create or update a node pool."""
+        request = pb.CreateNodePoolRequest(pool=spec)
+        return self._pool(call(self._stub.CreateNodePool, request, timeout=self._timeout))
+
+    def list_node_pools(self) -> list[pb.NodePoolView]:
+        response: pb.ListNodePoolsResponse = call(
+            self._stub.ListNodePools, pb.ListNodePoolsRequest(), timeout=self._timeout
+        )
+        return list(response.pools)
+
+    def get_node_pool(self, pool_id: str) -> pb.NodePoolView:
+        request = pb.GetNodePoolRequest(pool_id=pool_id)
+        response: pb.GetNodePoolResponse = call(
+            self._stub.GetNodePool, request, timeout=self._timeout
+        )
+        return response.pool
+
+    def plan_node_pool(self, pool_id: str) -> pb.PlanNodePoolResponse:
+        """What the pool would do now, and its cost. Changes nothing."""
+        request = pb.PlanNodePoolRequest(pool_id=pool_id)
+        response: pb.PlanNodePoolResponse = call(
+            self._stub.PlanNodePool, request, timeout=self._timeout
+        )
+        return response
+
+    def pause_node_pool(self, pool_id: str, *, paused: bool) -> pb.NodePoolView:
+        """A paused pool creates no machines."""
+        request = pb.PauseNodePoolRequest(pool_id=pool_id, paused=paused)
+        return self._pool(call(self._stub.PauseNodePool, request, timeout=self._timeout))
+
+    def delete_node_pool(self, pool_id: str) -> pb.NodePoolView:
+        """Its machines are drained and destroyed, then the pool is deleted."""
+        request = pb.DeleteNodePoolRequest(pool_id=pool_id)
+        return self._pool(call(self._stub.DeleteNodePool, request, timeout=self._timeout))
+
+    def _pool(self, response: pb.NodePoolAnswer) -> pb.NodePoolView:
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+        return response.pool
+
     @property
     def is_gateway(self) -> bool:
         return hasattr(self._channel, "fetch")  # isinstance would import the REST client

@@ -3,6 +3,7 @@
     reconcile/   the next action for one workload: `decide` and its rules
     placement/   the choice of a node
     intent/      requests of users
+    nodepools/   when machines of node pools are created and destroyed
     recovery/    modes, and the merge of records after a loss
     agent/       the decisions of an agent
     auth/        permissions, certificates and tokens

@@ -19,6 +19,7 @@ TAG_CLUSTER = "persys-cluster"
 TAG_CLUSTER_UID = "persys-cluster-uid"
 TAG_POOL = "persys-pool"
 TAG_MACHINE = "persys-machine"
+TAG_SIZE = "persys-size"
 
 
 class MachineSize(Struct, frozen=True):

@@ -14,10 +14,12 @@ from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Loop, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.encryption import KeyFile
+from persys.providers.open import open_provider
 from persys.scheduler import build
 from persys.scheduler.api.service import ControlApi, control_api
 from persys.scheduler.auth.audit import DenialLog
 from persys.scheduler.auth.tokens import Tokens
+from persys.scheduler.build import MachineSources
 from persys.scheduler.discovery import endpoints
 from persys.scheduler.discovery.dns_records import QUERY_SECONDS, Discovery, NameCheck
 from persys.scheduler.dispatch.agent_client import Connect, connect_over_grpc
@@ -67,6 +69,7 @@ class Scheduler:
         vault: SecretSource | None = None,
         secrets_key: KeyFile | None = None,
         supervisor: Supervisor | None = None,
+        machines: MachineSources | None = None,
     ) -> None:
         """`name` identifies this scheduler among those on the store.
 
@@ -106,6 +109,7 @@ class Scheduler:
         self.limited, self.streams = agents.limited, agents.streams
         self.secrets, self.agents = agents.secrets, agents.agents
         self._build_features(base, commit, agents, revoke=revoke, names=names)
+        self._build_node_pools(base, commit, machines or MachineSources(open_provider))
         self.expiry = CertificateExpiry(self.committer, clock) if watches_certificates else None
         self._collector = self._gauges()
         self.metrics.registry.register(self._collector)
@@ -128,7 +132,7 @@ class Scheduler:
         revoke: Revoke | None,
         names: Store | None,
     ) -> None:
-        reconcile = build.build_reconcile(base, commit)
+        reconcile = self._reconcile = build.build_reconcile(base, commit)
         self.reconciler, self.task_history = reconcile.reconciler, reconcile.task_history
         dispatch = build.build_dispatch(base, commit, reconcile, agents.agents)
         self.reachability, self.orphans = dispatch.reachability, dispatch.orphans
@@ -153,6 +157,15 @@ class Scheduler:
         self.tokens = Tokens(self.cluster, self.committer, base.clock)
         self.suggestions = Suggestions(self.cluster, self.reconciler, self.committer, base.clock)
         self.workload_counter = WorkloadCounter(self.cluster, base.clock)
+
+    def _build_node_pools(
+        self, base: build.Base, commit: build.CommitParts, machines: MachineSources
+    ) -> None:
+        parts = build.build_node_pools(
+            base, commit, self._reconcile, self.membership, self.secrets.open, machines
+        )
+        self.node_pools, self.pool_controller = parts.pools, parts.controller
+        self.pool_forecast = parts.forecast
 
     async def lead(self, begun: Callable[[], None] = lambda: None) -> None:
         """Run all loops of a leader until cancelled. Raises FencedError when another scheduler leads."""
@@ -264,6 +277,7 @@ class Scheduler:
             Loop("revocation", self.removed.run),
             Loop("denials", self.denials.run),
             Loop("home_contacts", self.home_contacts.run),
+            Loop("nodepools", self.pool_controller.run),
             Loop("reconcile_pass", partial(self.resync.reconcile, settings.reconcile_interval)),
             Loop("survey", partial(self.resync.poll_nodes, settings.drift_detect_interval)),
         )

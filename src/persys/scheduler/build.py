@@ -4,7 +4,7 @@ A part gets what is below it as constructor arguments. What it reports upwards i
 links to the parts that react. Read the functions in their order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -16,6 +16,9 @@ from persys.infra.clock import Clock
 from persys.infra.encryption import KeyFile
 from persys.model.event import NumberedEvent
 from persys.model.ids import NodeId
+from persys.model.nodepool import NodePool
+from persys.model.secret import StoredReference
+from persys.providers.port import Provider, WorkloadApi
 from persys.scheduler.commit.committer import Committer, new_commit_queue
 from persys.scheduler.commit.store_watch import StoreWatch
 from persys.scheduler.commit.versions import RecordVersions
@@ -37,6 +40,16 @@ from persys.scheduler.membership.nodes import Membership
 from persys.scheduler.membership.reachability import Reachability
 from persys.scheduler.membership.removed_nodes import RemovedNodes, Revoke
 from persys.scheduler.metrics.counters import Metrics
+from persys.scheduler.nodepools.controller import PoolController
+from persys.scheduler.nodepools.observed import Observed
+from persys.scheduler.nodepools.pool_api import PoolForecast
+from persys.scheduler.nodepools.pools import NodePools
+from persys.scheduler.nodepools.provision import (
+    ClusterAddress,
+    IssueToken,
+    MachineVms,
+    Provisioner,
+)
 from persys.scheduler.reconcile.reconciler import Reconciler, policy_of
 from persys.scheduler.reconcile.resync import Resync
 from persys.scheduler.recovery.mode import ModeTracker
@@ -107,6 +120,21 @@ class MembershipParts:
     removal: NodeRemoval
     leases: NodeLeases
     membership: Membership
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSources:
+    """Where the machines of node pools come from. `issue_token` None: machines join without TLS."""
+
+    open_provider: Callable[[NodePool, Mapping[str, str], WorkloadApi | None], Provider]
+    issue_token: IssueToken | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodePoolParts:
+    pools: NodePools
+    controller: PoolController
+    forecast: PoolForecast
 
 
 def build_commit(
@@ -347,6 +375,59 @@ def build_membership(
         locks=locks,
     )
     return MembershipParts(removed, removal, leases, membership)
+
+
+def build_node_pools(
+    base: Base,
+    commit: CommitParts,
+    reconcile: ReconcileParts,
+    membership: Membership,
+    open_secret: Callable[[StoredReference], bytes],
+    machines: MachineSources,
+) -> NodePoolParts:
+    """Node pools: machines that join as nodes."""
+    settings, clock, cluster = base.settings, base.clock, base.cluster
+    vms = MachineVms(cluster, reconcile.reconciler, clock)
+    leader_key = commit.leader_key
+    provisioner = Provisioner(
+        ClusterAddress(
+            settings.cluster_id,
+            uid=lambda: leader_key.marker.uid if leader_key.marker is not None else "",
+            schedulers=lambda: endpoints.addresses_for_machines(settings),
+        ),
+        open_provider=lambda pool, credentials: machines.open_provider(pool, credentials, vms),
+        open_secret=open_secret,
+        issue_token=machines.issue_token,
+    )
+    observed = Observed(cluster, offload_after=settings.offload_after)
+    locks: KeyedLock[str] = KeyedLock()
+    controller = PoolController(
+        cluster,
+        commit.committer,
+        membership,
+        observed,
+        provisioner,
+        clock,
+        cluster_id=settings.cluster_id,
+        may_act=lambda: not commit.modes.is_frozen and commit.leader_lease.is_confirmed,
+        work=KeyedWork(base.supervisor, "nodepool", clock, expects=PersysError),
+        locks=locks,
+        metrics=base.metrics,
+        pass_interval=settings.reconcile_interval,
+    )
+    base.signals.records_loaded.connect(lambda _: controller.wake())
+    base.signals.mode_normal.connect(lambda _: controller.wake())
+    pools = NodePools(
+        cluster,
+        commit.committer,
+        clock,
+        cluster_id=settings.cluster_id,
+        check_provider=provisioner.check,
+        changed=controller.wake,
+        locks=locks,
+    )
+    forecast = PoolForecast(cluster, observed, controller, provisioner, clock)
+    return NodePoolParts(pools, controller, forecast)
 
 
 def connect(

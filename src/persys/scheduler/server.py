@@ -39,6 +39,7 @@ from persys.infra.tls.metrics import register_certificate_metrics
 from persys.infra.tls.tls import Tls
 from persys.infra.vault.session import VaultKv, open_vault
 from persys.model.identity import Token
+from persys.providers.open import open_provider
 from persys.scheduler.api.methods import SERVICE, SERVICE_DESCRIPTOR
 from persys.scheduler.app import Scheduler
 from persys.scheduler.auth.authorization import build_authorizer
@@ -46,9 +47,11 @@ from persys.scheduler.auth.tls import (
     agent_connector,
     ca_revocation,
     leader_connector,
+    machine_tokens,
     open_tls,
     vault_certificates,
 )
+from persys.scheduler.build import MachineSources
 from persys.scheduler.commit.store_guard import StoreGuard
 from persys.scheduler.discovery import endpoints as discovery_endpoints
 from persys.scheduler.ha.forwarding import LeaderRouter
@@ -307,6 +310,7 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
             watches_certificates=tls is not None,
             vault=VaultKv(vault) if vault is not None else None,
             revoke=ca_revocation(settings),
+            machines=MachineSources(open_provider, machine_tokens(settings)),
         ),
         # Records are long-lived: a garbage collection that visits all of them pauses the process, with
         # 20,000 workloads for most of a second.

@@ -153,7 +153,12 @@ class SchedulerSettings(TlsSettings, TraceSettings):
     offload_after: timedelta = setting(
         timedelta(seconds=30),
         "PERSYS_OFFLOAD_AFTER",
-        help="time that a workload with `offload: when-full` waits for capacity in tier 0",
+        help="time that a workload waits for capacity in tier 0 before it is offloaded or a node pool grows",
+    )
+    nodepool_schedulers: tuple[str, ...] = setting(
+        (),
+        "PERSYS_NODEPOOL_SCHEDULERS",
+        help="addresses that new machines of node pools connect to; default: this scheduler, or its DNS name",
     )
     drift_detect_interval: timedelta = setting(
         timedelta(seconds=30),

@@ -9,6 +9,7 @@
     fakes/               the environment of agents and schedulers: Docker, disks, store
     actors/              users, the operator, hostile nodes
     checks/              the promises, checked at every step
+    nodepools/           node pools: a simulated provider, and a year of load
     whatif.py            what-if analysis on a snapshot of a real cluster
 
 Called by `persys sim` (`cli/local`) and by tests/simulation. docs/simulation.md describes it.

@@ -21,6 +21,8 @@ SUGGESTIONS = "/suggestions/"
 SECRETS = "/secrets/"
 TOKENS = "/tokens/"
 REMOVED = "/removed/"
+NODE_POOLS = "/nodepools/"
+MACHINES = "/machines/"
 EPOCHS = "/epochs/cluster"
 CLUSTER = "/cluster"
 LEADER = "/leader"
@@ -74,6 +76,14 @@ def token_key(token_id: str) -> str:
 
 def secret_key(name: str) -> str:
     return f"{SECRETS}{name}"
+
+
+def node_pool_key(pool_id: str) -> str:
+    return f"{NODE_POOLS}{pool_id}"
+
+
+def machine_key(name: str) -> str:
+    return f"{MACHINES}{name}"
 
 
 def removed_key(node_id: NodeId) -> str:

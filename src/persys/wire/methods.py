@@ -131,6 +131,7 @@ def _change(name: str, permission: Permission, *routes: Http, **others: Any) -> 
 _WORKLOAD = "/workloads/{workload_id}"
 _NODE = "/nodes/{node_id}"
 _ORPHAN = "/orphans/{node_id}/{workload_id}"
+_POOL = "/nodepools/{pool_id}"
 # Nodes are readable, because the holder of a token needs to know the free capacity.
 _NODES = Scope(
     filters=("nodes.drain.blocked.workload_id",),
@@ -440,6 +441,26 @@ _ROWS: tuple[Method, ...] = (
         scope=Scope(filters=("secrets.name", "secrets.used_by")),
     ),
     _change("DeleteSecret", Permission.SECRETS, Http("DELETE", "/secrets/{name}"), scope=BY_NAME),
+    # Node pools.
+    _change(
+        "CreateNodePool", Permission.NODES, Http("POST", "/nodepools", body=True), scope=REFUSED
+    ),
+    _read("ListNodePools", Http("GET", "/nodepools"), standby=False, scope=REFUSED),
+    _read("GetNodePool", Http("GET", _POOL), standby=False, scope=REFUSED),
+    _read(
+        "PlanNodePool",
+        Http("GET", f"{_POOL}/plan"),
+        standby=False,
+        deadline_seconds=120.0,
+        scope=REFUSED,
+    ),
+    _change(
+        "PauseNodePool",
+        Permission.NODES,
+        Http("POST", f"{_POOL}/pause", body=True),
+        scope=REFUSED,
+    ),
+    _change("DeleteNodePool", Permission.NODES, Http("DELETE", _POOL), scope=REFUSED),
 )
 
 _AGENT_ROWS: tuple[Method, ...] = (

@@ -245,6 +245,20 @@ async def a_secret(world: World, name: str) -> None:
     await world.cluster.control.stub.PutSecret(request, timeout=10)
 
 
+def a_pool_spec(name: str) -> pb.NodePoolSpec:
+    """It creates nothing: its maximum is 0."""
+    size = pb.MachineSize(name="small", cpu_millicores=1000, memory_mb=1024)
+    return pb.NodePoolSpec(
+        pool_id=name, provider="exec", sizes=[size], options={"programs": "absent"}
+    )
+
+
+async def a_node_pool(world: World, name: str) -> None:
+    request = pb.CreateNodePoolRequest(pool=a_pool_spec(name))
+    response = await world.cluster.control.stub.CreateNodePool(request, timeout=10)
+    assert response.accepted, response.reason
+
+
 async def a_damaged_record(world: World, name: str) -> None:
     key = keys.secret_key(name)
     await world.cluster.store.store.commit([Unit(puts={key: b"damaged"})])
@@ -460,5 +474,18 @@ CALLS: dict[str, Call] = {
     "PutSecret": Call(lambda name: pb.PutSecretRequest(name=name, value=b"x"), "SecretStored"),
     "DeleteSecret": Call(
         lambda name: pb.DeleteSecretRequest(name=name), "SecretDeleted", before=a_secret
+    ),
+    "CreateNodePool": Call(
+        lambda name: pb.CreateNodePoolRequest(pool=a_pool_spec(name)), "NodePoolCreated"
+    ),
+    "PauseNodePool": Call(
+        lambda name: pb.PauseNodePoolRequest(pool_id=name, paused=True),
+        "NodePoolPaused",
+        before=a_node_pool,
+    ),
+    "DeleteNodePool": Call(
+        lambda name: pb.DeleteNodePoolRequest(pool_id=name),
+        "NodePoolDeleteAsked",
+        before=a_node_pool,
     ),
 }

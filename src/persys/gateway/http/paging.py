@@ -37,6 +37,7 @@ LISTS: Mapping[str, Listed] = {
     "ListVolumes": Listed("volumes", lambda one: (one.node_id, one.workload_id, one.name)),
     "ListTokens": Listed("tokens", lambda one: (one.token_id,)),
     "ListSecrets": Listed("secrets", lambda one: (one.name,)),
+    "ListNodePools": Listed("pools", lambda one: (one.spec.pool_id,)),
 }
 
 

@@ -12,6 +12,8 @@ secrets_tokens.py  secrets, tokens, the identity of the caller
 diagnostics.py     events, internal errors, quarantined records
 recovery.py        mode, snapshots, recovery
 
+The RPCs of node pools are in `scheduler/nodepools/pool_api.py`.
+
 A handler decodes the request, calls the feature's folder and encodes the response. `app` builds the service,
 `ha/forwarding.py` calls it.
 """

@@ -20,6 +20,7 @@ from persys.scheduler.api.storage import ImagesApi, VolumesApi
 from persys.scheduler.api.workloads import PlanningApi, SuggestionsApi, WorkloadsApi
 from persys.scheduler.auth.audit import Audit
 from persys.scheduler.drift.adoption import Adoption
+from persys.scheduler.nodepools.pool_api import NodePoolsApi
 from persys.scheduler.queries.views import Queries
 from persys.scheduler.reconcile.intent import IntentService
 from persys.scheduler.recovery.record_repair import RecordRepair
@@ -73,6 +74,7 @@ def control_api(
             complete_situation=app.reconciler.complete_situation,
             policy=policy,
             lease=settings.node_lease,
+            growth=app.pool_forecast.explain,
         ),
         SuggestionsApi(app.suggestions, clock),
         LogsExecApi(app.cluster, app.agents),
@@ -93,6 +95,7 @@ def control_api(
         ),
         SecretsApi(app.secrets, app.cluster),
         TokensApi(app.tokens),
+        NodePoolsApi(app.node_pools, app.pool_controller, app.pool_forecast),
         _recovery_api(app, settings, store, clock),
         chain=_chain(app, clock),
     )

@@ -4,6 +4,7 @@ Changes refuse with OK and a reason in the response, because existing clients re
 is INVALID_ARGUMENT, and a scheduler that has lost leadership is UNAVAILABLE. Reads refuse with status codes.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from persys.core.reconcile.situation import Policy
@@ -11,6 +12,7 @@ from persys.errors import InvalidError
 from persys.infra.aio.offload import TimeSlice
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import CALLER
+from persys.model.ids import WorkloadId
 from persys.model.workload import SuggestionDecision
 from persys.scheduler.api.methods import Context, need
 from persys.scheduler.auth.prefix_scope import current_prefix
@@ -101,13 +103,14 @@ class PlanningApi:
         complete_situation: CompleteSituation,
         policy: Policy,
         lease: timedelta,
+        growth: Callable[[WorkloadId], str],
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._complete_situation = complete_situation
         self._policy = policy
         self._lease = lease
-        self._explainer = Explainer(cluster, complete_situation, clock)
+        self._explainer = Explainer(cluster, complete_situation, clock, growth=growth)
 
     async def ExplainWorkload(
         self, request: control_pb2.ExplainWorkloadRequest, context: Context

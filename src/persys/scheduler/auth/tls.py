@@ -1,10 +1,11 @@
 """TLS of a scheduler: its own certificate, and how it verifies agents and the leader."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from persys.client.ca.client import AuthoritySource
 from persys.client.ca.renewed_tls import open_renewed, vault_source
+from persys.errors import RefusedError
 from persys.infra.clock import Clock
 from persys.infra.rpc.grpc_server import new_channel
 from persys.infra.rpc.parsed_replies import parsed
@@ -17,6 +18,7 @@ from persys.scheduler.discovery.endpoints import address_of
 from persys.scheduler.dispatch.agent_client import Close, Connect, Stub, connect_over_grpc
 from persys.scheduler.ha.leader_client import LeaderConnection
 from persys.scheduler.membership.removed_nodes import Revoke
+from persys.scheduler.nodepools.provision import IssueToken
 from persys.scheduler.settings import SchedulerSettings
 
 _LOOPBACK = "127.0.0.1"
@@ -51,6 +53,22 @@ def ca_revocation(settings: SchedulerSettings) -> Revoke | None:
         await source.revoke_enrolled(identity, until, "the node was removed")
 
     return revoke
+
+
+def machine_tokens(settings: SchedulerSettings) -> IssueToken | None:
+    """Join tokens for new machines of node pools. None with -insecure: machines need none."""
+    if settings.insecure:
+        return None
+    source = AuthoritySource(lambda: settings.ca_addr, settings.files)
+
+    async def issue(node_id: NodeId, lifetime: timedelta) -> str:
+        if not settings.ca_addr:
+            raise RefusedError(
+                "no persys-ca is configured that issues join tokens: set PERSYS_CA_ADDR"
+            )
+        return await source.join_token(Identity(Role.AGENT, node_id), lifetime)
+
+    return issue
 
 
 def agent_connector(tls: Tls | None, *, by_host: bool = False) -> Connect:

@@ -2,7 +2,7 @@
 
 from ipaddress import ip_address
 
-from persys.core.dns_names import PORT_MAX, Zone, checked_name
+from persys.core.dns_names import PORT_MAX, Zone, checked_name, scheduler_service
 from persys.errors import SettingsError
 from persys.infra.net.address import default_route_address, split_server
 from persys.scheduler.settings import ETCD, SchedulerSettings
@@ -33,6 +33,15 @@ def endpoint_of(settings: SchedulerSettings) -> str:
     return (
         f"[{address}]:{port_of(settings)}" if ":" in address else f"{address}:{port_of(settings)}"
     )
+
+
+def addresses_for_machines(settings: SchedulerSettings) -> tuple[str, ...]:
+    """What new machines of node pools connect to: the name of all schedulers in DNS, else this one."""
+    if settings.nodepool_schedulers:
+        return settings.nodepool_schedulers
+    if dns_etcd_endpoints(settings):
+        return (scheduler_service(zone_of(settings)),)
+    return (endpoint_of(settings),)
 
 
 def port_of(settings: SchedulerSettings) -> int:

@@ -142,6 +142,9 @@ class Membership:
                 raise self._refused(application, holder, why)
             admitted_node = registered_node(application, holder, self._new_instance_id())
             if known is None:
+                # With its taints from the first moment: no workload is placed before they are set.
+                taints = admitted_node.taints | self._cluster.pool_taints(node.id)
+                admitted_node = replace(admitted_node, taints=taints)
                 await self._records.put(admitted_node, EventKind.NODE_REGISTERED)
                 return admitted_node
             _check_not_removing(known.node)

@@ -74,6 +74,12 @@ class Metrics:
         self._commit_changes = self._histogram(
             "commit_changes", "Changes that shared a batch", buckets=CHANGES
         )
+        self._pool_creates = self._counter(
+            "nodepool_creates", "Create calls to the providers of node pools", "pool"
+        )
+        self._pool_failures = self._counter(
+            "nodepool_failures", "Calls to the providers of node pools that failed", "pool", "call"
+        )
         events = self._counter("events", "Events written", "kind")
         self._events = {kind: events.labels(kind) for kind in EventKind}
         self._other_events = events.labels("other")
@@ -99,6 +105,13 @@ class Metrics:
     def reconciled(self, result: Result, seconds: float) -> None:
         self._reconciliations[result].inc()
         self._reconciliation_seconds.observe(seconds)
+
+    def pool_create(self, pool_id: str) -> None:
+        self._pool_creates.labels(pool_id).inc()
+
+    def pool_call_failed(self, pool_id: str, call: str) -> None:
+        """`call`: list, create or destroy."""
+        self._pool_failures.labels(pool_id, call).inc()
 
     def denied(self, role: str, method: str) -> None:
         self._denials.labels(role, method).inc()

@@ -14,6 +14,7 @@ from persys.infra.clock import Clock
 from persys.model.cluster import Mode
 from persys.model.ids import NodeId
 from persys.model.node import NodeStatus
+from persys.model.nodepool import MachineState, PoolId
 from persys.model.status import DriftType, FailureReason, Status
 from persys.model.workload import Desired
 from persys.scheduler.metrics.counters import SECOND_NAMES
@@ -66,6 +67,7 @@ class ClusterCollector(Collector):
             yield from self._nodes()
             drifts = Tally(drift.type for drift in self._cluster.drifts)
             yield _by("drifts", "Differences between records and nodes", DriftType, drifts, "type")
+            yield from self._node_pools()
         yield from self._store()
         mode = {self._sources.mode(): 1}
         yield _by("mode", "1 for the mode of the control plane", Mode, mode, "mode")
@@ -132,6 +134,26 @@ class ClusterCollector(Collector):
             if count := self._sources.unanswered(node_id):
                 unanswered.add_metric([node_id], count)
         yield from (out_of_service, silence, unanswered)
+
+    def _node_pools(self) -> Iterator[Metric]:
+        machines = GaugeMetricFamily(
+            "persys_scheduler_nodepool_machines",
+            "Machines of node pools that may exist",
+            labels=["pool", "state"],
+        )
+        spend = GaugeMetricFamily(
+            "persys_scheduler_nodepool_spend_per_hour",
+            "Price per hour of the machines of a node pool that may exist",
+            labels=["pool"],
+        )
+        every = self._cluster.machines.values()
+        counts = Tally((machine.pool_id, machine.state) for machine in every)
+        for pool_id in sorted(self._cluster.node_pools):
+            for state in MachineState:
+                machines.add_metric([pool_id, state], counts[PoolId(pool_id), state])
+            prices = [machine.hour_price for machine in every if machine.pool_id == pool_id]
+            spend.add_metric([pool_id], sum(prices))
+        yield from (machines, spend)
 
     def _phase(self, member: NodeState, now: float) -> Phase:
         if member.node.confirmed_dead:

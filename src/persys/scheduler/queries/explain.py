@@ -37,9 +37,16 @@ EXPLAINED_AT_ONCE = 200  # more are explained in a thread, on a copy of the plac
 
 class Explainer:
     def __init__(
-        self, cluster: ClusterState, complete_situation: CompleteSituation, clock: Clock
+        self,
+        cluster: ClusterState,
+        complete_situation: CompleteSituation,
+        clock: Clock,
+        *,
+        growth: Callable[[WorkloadId], str],
     ) -> None:
+        """`growth`: which node pool grows for a waiting workload; empty if none does."""
         self._cluster = cluster
+        self._growth = growth
         self._complete_situation = complete_situation
         self._clock = clock
 
@@ -95,7 +102,9 @@ class Explainer:
                 return f"has no node: {message}"
             if found.fit_count:
                 return f"waits, although it fits on {found.fit_count} nodes: {message}"
-            return f"waits: {found.refusals()}{self._opening(entry)}"
+            growth = self._growth(workload.id)
+            pools = f"; {growth}" if growth else ""
+            return f"waits: {found.refusals()}{self._opening(entry)}{pools}"
         where = self._complete_situation(
             Situation(workload, assignment, entry.workload_status, entry.retry)
         )

@@ -134,7 +134,9 @@ class SecretStore:
         )
 
     def _refuse_if_used(self, name: str) -> None:
-        users = self._cluster.secret_uses.users(name)
+        users: list[str] = list(self._cluster.secret_uses.users(name))
+        pools = self._cluster.node_pools.values()
+        users += [f"node pool {pool.pool_id}" for pool in pools if pool.credentials == name]
         if users:
             more = len(users) - _USERS_NAMED_MAX
             text = ", ".join(users[:_USERS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

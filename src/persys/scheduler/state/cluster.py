@@ -22,6 +22,7 @@ from persys.model.action import History
 from persys.model.identity import Token
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, NodeUsage, WorkloadUsage
+from persys.model.nodepool import Machine, NodePool
 from persys.model.placement import Assignment, EpochCounter, Strategy, Tombstone
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
@@ -138,6 +139,8 @@ class ClusterState:
         self.secret_uses = SecretReferences()
         self.home_workloads = HomeWorkloads()
         self.suggestion_decisions: dict[str, SuggestionDecision] = {}
+        self.node_pools: dict[str, NodePool] = {}
+        self.machines: dict[str, Machine] = {}  # by name, of all node pools
         self.events = EventLog()
         self.quarantine = Quarantine()
         self._node_changed = node_changed
@@ -273,6 +276,12 @@ class ClusterState:
             if now < rejected.until
         }
         return tuple(entry.rejected_nodes.values())
+
+    def pool_taints(self, node_id: NodeId) -> frozenset[str]:
+        """The taints of a new node that is a machine of a node pool."""
+        machine = self.machines.get(node_id)
+        pool = self.node_pools.get(machine.pool_id) if machine is not None else None
+        return pool.taints if pool is not None else frozenset()
 
     def drop_node(self, node_id: NodeId) -> None:
         del self.nodes[node_id]

@@ -19,6 +19,7 @@ from persys.model.cluster import ClusterMarker, Leader
 from persys.model.event import Event
 from persys.model.identity import Token
 from persys.model.node import Lease, Node, RemovedNode
+from persys.model.nodepool import Machine, NodePool
 from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret
 from persys.model.status import Drift, Retry, WorkloadStatus
@@ -383,6 +384,26 @@ RECORDS: tuple[RecordType, ...] = (
         key=keys.suggestion_key,
         name_of=lambda decision: decision.suggestion.id,
         held_in=lambda cluster: cluster.suggestion_decisions,
+    ),
+    _named(
+        "node_pool",
+        NodePool,
+        "/nodepools/<id>",
+        content="a node pool: provider, sizes, limits, and when it may create machines again",
+        written_when="a user changes it, a machine is created, or a create fails",
+        key=keys.node_pool_key,
+        name_of=lambda pool: pool.pool_id,
+        held_in=lambda cluster: cluster.node_pools,
+    ),
+    _named(
+        "machine",
+        Machine,
+        "/machines/<name>",
+        content="a machine of a node pool that may exist",
+        written_when="before it is created, and when its state changes",
+        key=keys.machine_key,
+        name_of=lambda machine: machine.name,
+        held_in=lambda cluster: cluster.machines,
     ),
     RecordType(
         "event",

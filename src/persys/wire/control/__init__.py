@@ -6,6 +6,7 @@ Called by the scheduler's API, the agent's uplink, the client and the spec file 
 `spec_decode.py`  a spec of a user, validated and decoded into the model
 `spec_encode.py`  a spec of the model, encoded; the reverse of `spec_decode.py`
 `placement.py`    placement rules and taints
+`nodepools.py`    node pools, their machines and steps
 `planning.py`     explain, plan and capacity
 `views.py`        events, suggestions, orphans and recovered workloads
 """

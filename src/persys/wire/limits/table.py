@@ -48,6 +48,7 @@ TEXTS: dict[str, int] = {
         pool_name project_name removed_workload_ids secret_env service session_id shares_with suggestion_id
         target_workload task_id token_id used_by user workload_id workload_ids bound stranded name
         network bridge created_by updated_by status_updated_by allow_secrets rule prefix
+        pool_id provider region machine size credentials provider_id
         """,
     ),
     # "operator/name by token id via gateway/name".
@@ -89,7 +90,8 @@ TEXTS: dict[str, int] = {
     ),
     # Paths, addresses and references.
     **_all(PATH, "container_path git_path host_path mount_path mount_point path store"),
-    **_all(URL, "git_repo url os_image"),
+    **_all(URL, "git_repo url os_image software_url"),
+    "software_sha256": WORD,
     "git_ref": 1_024,
     "image": 1_024,
     "grpc_endpoint": 1_024,
@@ -117,6 +119,8 @@ MAPS: dict[str, tuple[int, int, int]] = {
     "RegisterNodeRequest.labels": (LABEL_KEY, 1_024, 256),
     "NodeView.labels": (LABEL_KEY, 1_024, 256),
     "metadata": (LABEL_KEY, SENTENCE, 64),
+    "options": (NAME, SENTENCE, 64),
+    "NodePoolSpec.labels": (LABEL_KEY, 1_024, 64),
     # persys.vm_spec_b64 contains a whole spec.
     "WorkloadSpec.metadata": (LABEL_KEY, DOCUMENT, 256),
     "VMSpec.metadata": (LABEL_KEY, DOCUMENT, 256),
@@ -159,6 +163,9 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "mode": (0, 0o7777),
     "priority": INT32,
     "tier": (0, checks.TIER_MAX),
+    **_all((0, 1_000), "min max"),
+    **_all(SECONDS_OF_A_YEAR, "idle_after_seconds provision_deadline_seconds"),
+    "failure_count": NATURAL32,
     **_all(INT32, "desired_replicas replica_delta"),
     **_all(INT32, "limit tail rows columns"),
     **_all(SECONDS_OF_A_YEAR, "heartbeat_interval_seconds"),
@@ -204,6 +211,7 @@ REALS: dict[str, tuple[float, float]] = {
     **_all((-1e12, 1e12), "available_cpu_cores total_cpu_cores"),
     "value": (-1e300, 1e300),
     "core_hour_price": (0.0, checks.PRICE_MAX),
+    **_all((0.0, checks.PRICE_MAX), "hour_price spend_per_hour spend_per_hour_max"),
 }
 
 COUNTS: dict[str, int] = {
@@ -211,7 +219,7 @@ COUNTS: dict[str, int] = {
     **_all(200, "volumes files kinds"),
     **_all(100, "constraints managed_volumes ssh_keys taints tolerations"),
     **_all(64, "disks features deeds"),
-    **_all(32, "networks nameservers spread_over"),
+    **_all(32, "networks nameservers spread_over sizes"),
     **_all(16, "supported_storage_drivers supported_workload_types unavailable_types"),
     "internal_errors": 16,
     "storage_pools": 256,
@@ -228,7 +236,7 @@ COUNTS: dict[str, int] = {
         """
         blocked bound changes copies counts displaces drifts events found history images items left_out losses
         next_steps nodes plans problems records score secrets stranded tokens used_by versions recovered
-        suggestions quarantined policy_violations DiagnosticsView.internal_errors
+        suggestions pools machines steps quarantined policy_violations DiagnosticsView.internal_errors
         """,
     ),
 }

@@ -18,7 +18,15 @@ from persys.model.event import Event, EventKind
 from persys.model.identity import Role, Token
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Lease, Node, RemovedNode
-from persys.model.placement import Assignment, EpochCounter, Tombstone
+from persys.model.nodepool import (
+    Machine,
+    MachineSize,
+    MachineState,
+    NodePool,
+    PoolId,
+    Provisioning,
+)
+from persys.model.placement import Assignment, EpochCounter, Resources, Tombstone
 from persys.model.secret import Secret, SecretVersion
 from persys.model.status import Drift, DriftType, Retry
 from persys.model.workload import Suggestion, SuggestionDecision
@@ -71,6 +79,32 @@ EXAMPLES: dict[str, tuple[str, Struct]] = {
     ),
     "secret": (keys.secret_key("db"), Secret("db", (SecretVersion(1, b"\x00\xff", "k", NOON),))),
     "suggestion": (keys.suggestion_key("s1"), SuggestionDecision(Suggestion("s1"), True, NOON)),
+    "node_pool": (
+        keys.node_pool_key("burst"),
+        NodePool(
+            PoolId("burst"),
+            "exec",
+            sizes=(MachineSize("small", Resources(2000, 4000, 40), 0.1),),
+            max_machines=3,
+            spend_per_hour_max=1.0,
+            created_at=NOON,
+            provisioning=Provisioning(created_count=1, retry_at=NOON),
+        ),
+    ),
+    "machine": (
+        keys.machine_key("default-burst-1"),
+        Machine(
+            PoolId("burst"),
+            1,
+            "default-burst-1",
+            "small",
+            0.1,
+            MachineState.BOOTING,
+            created_at=NOON,
+            state_since=NOON,
+            provider_id="i-1",
+        ),
+    ),
     "event": (keys.event_key(NOON, 7), Event(NOON, EventKind.NODE_READY, node_id="n1")),
 }
 STORED = {key: records.encode(record) for key, record in EXAMPLES.values()}

@@ -19,11 +19,13 @@ from persys.model.event import Event, EventKind
 from persys.model.identity import Role, Token
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Lease, Node, NodeStatus, RemovedNode
+from persys.model.nodepool import Machine, MachineSize, MachineState, NodePool, PoolId
 from persys.model.placement import Assignment, EpochCounter, Resources, Tombstone
 from persys.model.secret import Secret, SecretVersion
 from persys.model.spec import ContainerSpec, VolumeMount, WorkloadType
 from persys.model.status import Actual, Drift, DriftType, Retry, Status, WorkloadStatus
 from persys.model.workload import SuggestedAction, Suggestion, SuggestionDecision
+from persys.scheduler.nodepools.pools import POOLS_MAX
 from persys.store import keys
 from persys.store.port import Store, Unit
 from persys.wire.stored import records
@@ -78,6 +80,7 @@ def many_records(size: int, key: EncryptionKey) -> Records:
         **tokens(size),
         **secrets(size, key),
         **decided_suggestions(size),
+        **node_pools(min(size, POOLS_MAX - 1), size),
         **events(size),
     }
 
@@ -185,6 +188,34 @@ def secrets(size: int, key: EncryptionKey) -> Records:
     version = SecretVersion(1, b"sealed", key.id, LONG_AGO)
     names = [f"s{number}" for number in range(size)]
     return {keys.secret_key(name): Secret(name, (version,)) for name in names}
+
+
+def node_pools(count: int, size: int) -> Records:
+    """Paused pools of a provider that this scheduler cannot open, and all their machines."""
+    found: Records = {}
+    for at in range(count):
+        pool = NodePool(
+            PoolId(f"p{at}"),
+            "absent",
+            sizes=(MachineSize("small", SMALL),),
+            max_machines=0,
+            spend_per_hour_max=0.0,
+            paused=True,
+        )
+        found[keys.node_pool_key(pool.pool_id)] = pool
+    for number in range(size):
+        name = f"default-p{number % count}-{number}"
+        found[keys.machine_key(name)] = Machine(
+            PoolId(f"p{number % count}"),
+            number,
+            name,
+            "small",
+            0.0,
+            MachineState.READY,
+            created_at=LONG_AGO,
+            state_since=LONG_AGO,
+        )
+    return found
 
 
 def decided_suggestions(size: int) -> Records:

@@ -257,6 +257,31 @@ async def delete_secret(large: LargeScheduler) -> None:
     assert response.accepted, response.reason
 
 
+async def create_node_pool(large: LargeScheduler) -> None:
+    size = pb.MachineSize(name="small", cpu_millicores=1000, memory_mb=1024)
+    spec = pb.NodePoolSpec(
+        pool_id="fresh", provider="exec", sizes=[size], options={"programs": "absent"}
+    )
+    request = pb.CreateNodePoolRequest(pool=spec)
+    response = await large.stub.CreateNodePool(request, timeout=SECONDS)
+
+    assert response.accepted, response.reason
+
+
+async def pause_node_pool(large: LargeScheduler) -> None:
+    request = pb.PauseNodePoolRequest(pool_id="p0", paused=False)
+    response = await large.stub.PauseNodePool(request, timeout=SECONDS)
+
+    assert response.accepted, response.reason
+
+
+async def delete_node_pool(large: LargeScheduler) -> None:
+    request = pb.DeleteNodePoolRequest(pool_id="p1")
+    response = await large.stub.DeleteNodePool(request, timeout=SECONDS)
+
+    assert response.accepted, response.reason
+
+
 async def delete_record(large: LargeScheduler) -> None:
     """One of many unreadable records; all records are read again after that."""
     key = keys.secret_key("broken0")
@@ -291,6 +316,9 @@ CASES: dict[str, Case] = {
     "RevokeToken": revoke_token,
     "PutSecret": put_secret,
     "DeleteSecret": delete_secret,
+    "CreateNodePool": create_node_pool,
+    "PauseNodePool": pause_node_pool,
+    "DeleteNodePool": delete_node_pool,
     "DeleteRecord": delete_record,
     "ConfirmNodeDead": confirm_node_dead,
     "RemoveNode": remove_node,

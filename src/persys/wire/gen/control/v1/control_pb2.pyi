@@ -1955,3 +1955,199 @@ class PolicyViolation(_message.Message):
     node_id: str
     reason: str
     def __init__(self, workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class MachineSize(_message.Message):
+    __slots__ = ("name", "cpu_millicores", "memory_mb", "disk_gb", "hour_price")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    DISK_GB_FIELD_NUMBER: _ClassVar[int]
+    HOUR_PRICE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    cpu_millicores: int
+    memory_mb: int
+    disk_gb: int
+    hour_price: float
+    def __init__(self, name: _Optional[str] = ..., cpu_millicores: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disk_gb: _Optional[int] = ..., hour_price: _Optional[float] = ...) -> None: ...
+
+class NodePoolSpec(_message.Message):
+    __slots__ = ("pool_id", "provider", "region", "image", "sizes", "min", "max", "spend_per_hour_max", "idle_after_seconds", "provision_deadline_seconds", "labels", "taints", "tier", "software_url", "software_sha256", "options", "credentials")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class OptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    POOL_ID_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    SPEND_PER_HOUR_MAX_FIELD_NUMBER: _ClassVar[int]
+    IDLE_AFTER_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    PROVISION_DEADLINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    TAINTS_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_URL_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_SHA256_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
+    pool_id: str
+    provider: str
+    region: str
+    image: str
+    sizes: _containers.RepeatedCompositeFieldContainer[MachineSize]
+    min: int
+    max: int
+    spend_per_hour_max: float
+    idle_after_seconds: int
+    provision_deadline_seconds: int
+    labels: _containers.ScalarMap[str, str]
+    taints: _containers.RepeatedScalarFieldContainer[str]
+    tier: int
+    software_url: str
+    software_sha256: str
+    options: _containers.ScalarMap[str, str]
+    credentials: str
+    def __init__(self, pool_id: _Optional[str] = ..., provider: _Optional[str] = ..., region: _Optional[str] = ..., image: _Optional[str] = ..., sizes: _Optional[_Iterable[_Union[MachineSize, _Mapping]]] = ..., min: _Optional[int] = ..., max: _Optional[int] = ..., spend_per_hour_max: _Optional[float] = ..., idle_after_seconds: _Optional[int] = ..., provision_deadline_seconds: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., taints: _Optional[_Iterable[str]] = ..., tier: _Optional[int] = ..., software_url: _Optional[str] = ..., software_sha256: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., credentials: _Optional[str] = ...) -> None: ...
+
+class CreateNodePoolRequest(_message.Message):
+    __slots__ = ("pool",)
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    pool: NodePoolSpec
+    def __init__(self, pool: _Optional[_Union[NodePoolSpec, _Mapping]] = ...) -> None: ...
+
+class NodePoolAnswer(_message.Message):
+    __slots__ = ("accepted", "reason", "pool")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    pool: NodePoolView
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., pool: _Optional[_Union[NodePoolView, _Mapping]] = ...) -> None: ...
+
+class ListNodePoolsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListNodePoolsResponse(_message.Message):
+    __slots__ = ("pools",)
+    POOLS_FIELD_NUMBER: _ClassVar[int]
+    pools: _containers.RepeatedCompositeFieldContainer[NodePoolView]
+    def __init__(self, pools: _Optional[_Iterable[_Union[NodePoolView, _Mapping]]] = ...) -> None: ...
+
+class GetNodePoolRequest(_message.Message):
+    __slots__ = ("pool_id",)
+    POOL_ID_FIELD_NUMBER: _ClassVar[int]
+    pool_id: str
+    def __init__(self, pool_id: _Optional[str] = ...) -> None: ...
+
+class GetNodePoolResponse(_message.Message):
+    __slots__ = ("pool",)
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    pool: NodePoolView
+    def __init__(self, pool: _Optional[_Union[NodePoolView, _Mapping]] = ...) -> None: ...
+
+class PlanNodePoolRequest(_message.Message):
+    __slots__ = ("pool_id",)
+    POOL_ID_FIELD_NUMBER: _ClassVar[int]
+    pool_id: str
+    def __init__(self, pool_id: _Optional[str] = ...) -> None: ...
+
+class PlanNodePoolResponse(_message.Message):
+    __slots__ = ("steps", "hour_price", "spend_per_hour", "problem")
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    HOUR_PRICE_FIELD_NUMBER: _ClassVar[int]
+    SPEND_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    steps: _containers.RepeatedCompositeFieldContainer[NodePoolStep]
+    hour_price: float
+    spend_per_hour: float
+    problem: str
+    def __init__(self, steps: _Optional[_Iterable[_Union[NodePoolStep, _Mapping]]] = ..., hour_price: _Optional[float] = ..., spend_per_hour: _Optional[float] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class PauseNodePoolRequest(_message.Message):
+    __slots__ = ("pool_id", "paused")
+    POOL_ID_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    pool_id: str
+    paused: bool
+    def __init__(self, pool_id: _Optional[str] = ..., paused: _Optional[bool] = ...) -> None: ...
+
+class DeleteNodePoolRequest(_message.Message):
+    __slots__ = ("pool_id",)
+    POOL_ID_FIELD_NUMBER: _ClassVar[int]
+    pool_id: str
+    def __init__(self, pool_id: _Optional[str] = ...) -> None: ...
+
+class NodePoolStep(_message.Message):
+    __slots__ = ("action", "machine", "size", "hour_price", "rule", "reason", "workload_id")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    HOUR_PRICE_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    action: str
+    machine: str
+    size: str
+    hour_price: float
+    rule: str
+    reason: str
+    workload_id: str
+    def __init__(self, action: _Optional[str] = ..., machine: _Optional[str] = ..., size: _Optional[str] = ..., hour_price: _Optional[float] = ..., rule: _Optional[str] = ..., reason: _Optional[str] = ..., workload_id: _Optional[str] = ...) -> None: ...
+
+class MachineView(_message.Message):
+    __slots__ = ("name", "size", "hour_price", "state", "created_at", "state_since", "provider_id", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    HOUR_PRICE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    STATE_SINCE_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    size: str
+    hour_price: float
+    state: str
+    created_at: _timestamp_pb2.Timestamp
+    state_since: _timestamp_pb2.Timestamp
+    provider_id: str
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., size: _Optional[str] = ..., hour_price: _Optional[float] = ..., state: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., state_since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., provider_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class NodePoolView(_message.Message):
+    __slots__ = ("spec", "paused", "deleting", "created_at", "machines", "spend_per_hour", "failure_count", "retry_at", "problem")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    DELETING_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    MACHINES_FIELD_NUMBER: _ClassVar[int]
+    SPEND_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AT_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    spec: NodePoolSpec
+    paused: bool
+    deleting: bool
+    created_at: _timestamp_pb2.Timestamp
+    machines: _containers.RepeatedCompositeFieldContainer[MachineView]
+    spend_per_hour: float
+    failure_count: int
+    retry_at: _timestamp_pb2.Timestamp
+    problem: str
+    def __init__(self, spec: _Optional[_Union[NodePoolSpec, _Mapping]] = ..., paused: _Optional[bool] = ..., deleting: _Optional[bool] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., machines: _Optional[_Iterable[_Union[MachineView, _Mapping]]] = ..., spend_per_hour: _Optional[float] = ..., failure_count: _Optional[int] = ..., retry_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., problem: _Optional[str] = ...) -> None: ...

@@ -269,6 +269,36 @@ class AgentControlStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteSecretRequest.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SecretAnswer.FromString,
                 _registered_method=True)
+        self.CreateNodePool = channel.unary_unary(
+                '/persys.control.v1.AgentControl/CreateNodePool',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.CreateNodePoolRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodePoolAnswer.FromString,
+                _registered_method=True)
+        self.ListNodePools = channel.unary_unary(
+                '/persys.control.v1.AgentControl/ListNodePools',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListNodePoolsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListNodePoolsResponse.FromString,
+                _registered_method=True)
+        self.GetNodePool = channel.unary_unary(
+                '/persys.control.v1.AgentControl/GetNodePool',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetNodePoolRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetNodePoolResponse.FromString,
+                _registered_method=True)
+        self.PlanNodePool = channel.unary_unary(
+                '/persys.control.v1.AgentControl/PlanNodePool',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanNodePoolRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanNodePoolResponse.FromString,
+                _registered_method=True)
+        self.PauseNodePool = channel.unary_unary(
+                '/persys.control.v1.AgentControl/PauseNodePool',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PauseNodePoolRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodePoolAnswer.FromString,
+                _registered_method=True)
+        self.DeleteNodePool = channel.unary_unary(
+                '/persys.control.v1.AgentControl/DeleteNodePool',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteNodePoolRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodePoolAnswer.FromString,
+                _registered_method=True)
         self.ListSuggestions = channel.unary_unary(
                 '/persys.control.v1.AgentControl/ListSuggestions',
                 request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListSuggestionsRequest.SerializeToString,
@@ -611,6 +641,43 @@ class AgentControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateNodePool(self, request, context):
+        """Node pools: machines that a provider creates for waiting workloads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListNodePools(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetNodePool(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanNodePool(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseNodePool(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteNodePool(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListSuggestions(self, request, context):
         """Extension: suggestions whose sender may not perform the action wait for approval.
         """
@@ -900,6 +967,36 @@ def add_AgentControlServicer_to_server(servicer, server):
                     servicer.DeleteSecret,
                     request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteSecretRequest.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SecretAnswer.SerializeToString,
+            ),
+            'CreateNodePool': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateNodePool,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.CreateNodePoolRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodePoolAnswer.SerializeToString,
+            ),
+            'ListNodePools': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListNodePools,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListNodePoolsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListNodePoolsResponse.SerializeToString,
+            ),
+            'GetNodePool': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetNodePool,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetNodePoolRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetNodePoolResponse.SerializeToString,
+            ),
+            'PlanNodePool': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanNodePool,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanNodePoolRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanNodePoolResponse.SerializeToString,
+            ),
+            'PauseNodePool': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseNodePool,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PauseNodePoolRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodePoolAnswer.SerializeToString,
+            ),
+            'DeleteNodePool': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteNodePool,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteNodePoolRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodePoolAnswer.SerializeToString,
             ),
             'ListSuggestions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSuggestions,
@@ -2211,6 +2308,168 @@ class AgentControl:
             '/persys.control.v1.AgentControl/DeleteSecret',
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteSecretRequest.SerializeToString,
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SecretAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateNodePool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/CreateNodePool',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.CreateNodePoolRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodePoolAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListNodePools(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/ListNodePools',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListNodePoolsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListNodePoolsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetNodePool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/GetNodePool',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetNodePoolRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetNodePoolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanNodePool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/PlanNodePool',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanNodePoolRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanNodePoolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseNodePool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/PauseNodePool',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PauseNodePoolRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodePoolAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteNodePool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/DeleteNodePool',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteNodePoolRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodePoolAnswer.FromString,
             options,
             channel_credentials,
             insecure,
