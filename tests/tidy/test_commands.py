@@ -77,6 +77,12 @@ MAKES = {
     "PutSecret": "secret put",
     "ListSecrets": "secret list",
     "DeleteSecret": "secret delete",
+    "CreateNodePool": "nodepool create",
+    "ListNodePools": "nodepool list",
+    "GetNodePool": "nodepool get",
+    "PlanNodePool": "nodepool plan",
+    "PauseNodePool": "nodepool pause",
+    "DeleteNodePool": "nodepool delete",
 }
 # What several groups do has one name in all of them.
 VERBS = {"ls": "list", "show-all": "list", "rm": "remove", "describe": "get", "new": "create"}

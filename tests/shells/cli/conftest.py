@@ -55,6 +55,10 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     statuses: list[agent_pb2.WorkloadStatus] = field(default_factory=list)
     explanation: control_pb2.ExplainWorkloadResponse | None = None
     explain_limit: int = 0
+    pools: dict[str, control_pb2.NodePoolView] = field(default_factory=dict)
+    pool_plan: control_pb2.PlanNodePoolResponse = field(
+        default_factory=control_pb2.PlanNodePoolResponse
+    )
     plans: list[control_pb2.WorkloadPlan] = field(default_factory=list)
     planned: list[str] = field(default_factory=list)
     capacity: control_pb2.GetCapacityResponse | None = None
@@ -79,6 +83,31 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     snapshot: list[bytes] = field(default_factory=list)
     restored: bytes = b""
     recovery: control_pb2.RecoveryAnswer = field(default_factory=control_pb2.RecoveryAnswer)
+
+    def CreateNodePool(self, request, context):  # type: ignore[no-untyped-def]
+        if self.refusal is not None:
+            return control_pb2.NodePoolAnswer(reason=self.refusal[1])
+        view = control_pb2.NodePoolView(spec=request.pool)
+        self.pools[request.pool.pool_id] = view
+        return control_pb2.NodePoolAnswer(accepted=True, pool=view)
+
+    def ListNodePools(self, request, context):  # type: ignore[no-untyped-def]
+        return control_pb2.ListNodePoolsResponse(pools=self.pools.values())
+
+    def GetNodePool(self, request, context):  # type: ignore[no-untyped-def]
+        return control_pb2.GetNodePoolResponse(pool=self.pools[request.pool_id])
+
+    def PlanNodePool(self, request, context):  # type: ignore[no-untyped-def]
+        return self.pool_plan
+
+    def PauseNodePool(self, request, context):  # type: ignore[no-untyped-def]
+        pool = self.pools[request.pool_id]
+        pool.paused = request.paused
+        return control_pb2.NodePoolAnswer(accepted=True, pool=pool)
+
+    def DeleteNodePool(self, request, context):  # type: ignore[no-untyped-def]
+        pool = self.pools.pop(request.pool_id)
+        return control_pb2.NodePoolAnswer(accepted=True, pool=pool)
 
     def ListVolumes(self, request, context):  # type: ignore[no-untyped-def]
         found = [

@@ -11,6 +11,7 @@ A command is a function that takes the parsed options and returns an exit code. 
 - `explain.py`, `plan.py`, `capacity.py`: placement, without a change
 - `events.py`, `logs.py`, `exec.py` (also console), `top.py` (also stats): a running cluster
 - `drift.py`, `orphans.py`, `recovery.py`, `snapshot.py`, `record.py`: differences, recovery and stored state
+- `nodepool.py`: machines of providers
 - `image.py`, `volume.py`, `secret.py`, `gitops.py`, `suggestion.py`: what workloads use
 - `certificate.py`, `token.py`, `audit.py`: access
 - `context.py`, `agent.py`, `version.py`: this machine, one agent, the version

@@ -209,6 +209,16 @@ SUGGESTION = Argument(
     },
     "file",
 )
+POOL_FILE = Argument(
+    ("-f", "--file"),
+    {
+        "metavar": "FILE",
+        "required": True,
+        "help": "node pool in YAML or JSON, or - for standard input",
+    },
+    "file",
+)
+POOL = Argument(("pool",), {"metavar": "POOL", "help": "name of the node pool"})
 SNAPSHOT = Argument(("file",), {"metavar": "FILE", "help": "the snapshot file"}, "file")
 AGENT = Argument(
     ("--agent",),

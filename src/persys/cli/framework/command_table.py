@@ -390,6 +390,34 @@ GROUPS = (
         ),
     ),
     Group(
+        "nodepool",
+        "machines that a provider creates for waiting workloads",
+        (
+            Command(
+                "create",
+                "create or update a node pool from a file",
+                "commands.nodepool:create",
+                (arg.POOL_FILE,),
+            ),
+            Command("list", "list node pools", "commands.nodepool:list_pools", (arg.WATCH,)),
+            Command("get", "show one node pool", "commands.nodepool:get", (arg.POOL, arg.WATCH)),
+            Command(
+                "plan",
+                "show what a node pool would create and destroy now, and the cost",
+                "commands.nodepool:plan",
+                (arg.POOL,),
+            ),
+            Command("pause", "create no machines", "commands.nodepool:pause", (arg.POOL,)),
+            Command("resume", "create machines again", "commands.nodepool:resume", (arg.POOL,)),
+            Command(
+                "delete",
+                "drain and destroy all machines of a node pool, and delete it",
+                "commands.nodepool:delete",
+                (arg.POOL,),
+            ),
+        ),
+    ),
+    Group(
         "certificate",
         "issue, list and revoke certificates",
         (

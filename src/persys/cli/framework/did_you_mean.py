@@ -45,6 +45,7 @@ _INSTEAD = {
     "pull": "image add NAME SOURCE",
     "volumes": "volume list",
     "secrets": "secret list",
+    "nodepools": "nodepool list",
     "tokens": "token list",
     "login": "context add NAME",
     "config": "context list",

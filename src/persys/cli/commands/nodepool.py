@@ -1,0 +1,197 @@
+"""`persysctl nodepool`: pools of machines that a provider creates for waiting workloads."""
+
+import sys
+from argparse import Namespace
+from datetime import datetime
+from pathlib import Path
+
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.ages import BLANK, age
+from persys.cli.framework.exit_codes import ExitCode, UsageError
+from persys.cli.framework.live import print_or_watch
+from persys.cli.framework.output import (
+    Column,
+    align_columns,
+    dump,
+    key_value_lines,
+    render_list,
+    render_one,
+    to_dict,
+)
+from persys.errors import InvalidError
+from persys.wire.gen.control.v1.control_pb2 import (
+    MachineView,
+    NodePoolSpec,
+    NodePoolStep,
+    NodePoolView,
+    PlanNodePoolResponse,
+)
+
+_STDIN = "-"
+
+
+def _state(pool: NodePoolView) -> str:
+    if pool.deleting:
+        return "deleting"
+    if pool.paused:
+        return "paused"
+    return "failing" if pool.problem else "active"
+
+
+_COLUMNS = (
+    Column[NodePoolView]("NAME", lambda pool, now: pool.spec.pool_id),
+    Column[NodePoolView]("PROVIDER", lambda pool, now: pool.spec.provider),
+    Column[NodePoolView]("STATE", lambda pool, now: _state(pool)),
+    Column[NodePoolView]("MACHINES", lambda pool, now: str(len(pool.machines))),
+    Column[NodePoolView]("MIN", lambda pool, now: str(pool.spec.min)),
+    Column[NodePoolView]("MAX", lambda pool, now: str(pool.spec.max)),
+    Column[NodePoolView]("SPEND/H", lambda pool, now: _price(pool.spend_per_hour)),
+    Column[NodePoolView]("LIMIT/H", lambda pool, now: _price(pool.spec.spend_per_hour_max)),
+    Column[NodePoolView]("REGION", lambda pool, now: pool.spec.region or BLANK, wide=True),
+    Column[NodePoolView]("PROBLEM", lambda pool, now: pool.problem or BLANK, wide=True),
+    Column[NodePoolView]("AGE", lambda pool, now: age(pool, "created_at", now=now)),
+)
+_MACHINE_COLUMNS = (
+    Column[MachineView]("MACHINE", lambda machine, now: machine.name),
+    Column[MachineView]("SIZE", lambda machine, now: machine.size),
+    Column[MachineView]("PRICE/H", lambda machine, now: _price(machine.hour_price)),
+    Column[MachineView]("STATE", lambda machine, now: machine.state),
+    Column[MachineView]("SINCE", lambda machine, now: age(machine, "state_since", now=now)),
+    Column[MachineView]("PROVIDER ID", lambda machine, now: machine.provider_id or BLANK),
+    Column[MachineView]("REASON", lambda machine, now: machine.reason or BLANK),
+)
+
+
+def create(options: Namespace) -> ExitCode:
+    spec = _read(options.file)
+    with scheduler_client(options) as client:
+        pool = client.create_node_pool(spec)
+    print(f"node pool {pool.spec.pool_id} is stored; `persysctl nodepool plan` shows what it does")
+    return ExitCode.OK
+
+
+def list_pools(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
+            client.list_node_pools,
+            lambda found: render_list(
+                found, options, columns=_COLUMNS, name=_name, empty="no node pools"
+            ),
+            watch=options.watch,
+        )
+
+
+def get(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
+            lambda: client.get_node_pool(options.pool),
+            lambda pool: render_one(pool, options, describe=_described, name=_name),
+            watch=options.watch,
+        )
+
+
+def plan(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        found = client.plan_node_pool(options.pool)
+    if options.output in ("json", "yaml"):
+        print(dump(to_dict(found), options.output))
+        return ExitCode.OK
+    print(_planned(found))
+    return ExitCode.OK
+
+
+def pause(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        client.pause_node_pool(options.pool, paused=True)
+    print(f"node pool {options.pool} is paused: it creates no machines")
+    return ExitCode.OK
+
+
+def resume(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        client.pause_node_pool(options.pool, paused=False)
+    print(f"node pool {options.pool} is active")
+    return ExitCode.OK
+
+
+def delete(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        pool = client.delete_node_pool(options.pool)
+    count = len(pool.machines)
+    print(
+        f"node pool {options.pool} is being deleted: {count} machines are drained and destroyed first"
+        if count
+        else f"node pool {options.pool} is being deleted"
+    )
+    return ExitCode.OK
+
+
+def _read(name: str) -> NodePoolSpec:
+    from persys.wire.specfile.pool_file import read_pool_file
+
+    shown = "standard input" if name == _STDIN else name
+    try:
+        text = sys.stdin.read() if name == _STDIN else Path(name).read_text(encoding="utf-8")
+        return read_pool_file(text)
+    except OSError as err:
+        raise UsageError(f"cannot read {shown}: {err.strerror}") from err
+    except UnicodeDecodeError as err:
+        raise UsageError(f"cannot read {shown}: it is not UTF-8 text") from err
+    except InvalidError as err:
+        raise UsageError(f"{shown}: {err}") from err
+
+
+def _name(pool: NodePoolView) -> str:
+    return pool.spec.pool_id
+
+
+def _described(pool: NodePoolView, now: datetime, _wide: bool) -> str:
+    spec = pool.spec
+    facts = [
+        ("Name", spec.pool_id),
+        ("State", _state(pool)),
+        ("Provider", spec.provider),
+        ("Region", spec.region),
+        ("Image", spec.image),
+        ("Sizes", ", ".join(f"{size.name} ({_price(size.hour_price)}/h)" for size in spec.sizes)),
+        ("Machines", f"{len(pool.machines)}, at least {spec.min}, at most {spec.max}"),
+        ("Spend", f"{_price(pool.spend_per_hour)} of {_price(spec.spend_per_hour_max)} per hour"),
+        ("Idle after", f"{spec.idle_after_seconds} s"),
+        ("Provision deadline", f"{spec.provision_deadline_seconds} s"),
+        ("Labels", ", ".join(f"{key}={value}" for key, value in sorted(spec.labels.items()))),
+        ("Taints", ", ".join(spec.taints)),
+        ("Tier", str(spec.tier)),
+        ("Credentials", f"secret {spec.credentials}" if spec.credentials else ""),
+        ("Failures", str(pool.failure_count) if pool.failure_count else ""),
+        ("Problem", pool.problem),
+    ]
+    text = key_value_lines(facts)
+    if not pool.machines:
+        return text
+    titles = [column.title for column in _MACHINE_COLUMNS]
+    rows = [[column.text(one, now) for column in _MACHINE_COLUMNS] for one in pool.machines]
+    return f"{text}\n\n{align_columns([titles, *rows])}"
+
+
+def _planned(found: PlanNodePoolResponse) -> str:
+    lines = [_step(step) for step in found.steps] or ["  nothing to do"]
+    if found.problem:
+        lines.append(f"! the provider does not answer: {found.problem}")
+    creates = sum(step.action == "create" for step in found.steps)
+    after = found.spend_per_hour + found.hour_price
+    lines.append(
+        f"{creates} to create for {_price(found.hour_price)} per hour;"
+        f" {_price(found.spend_per_hour)} now, {_price(after)} after"
+    )
+    return "\n".join(lines)
+
+
+def _step(step: NodePoolStep) -> str:
+    sign = {"create": "+", "keep": " ", "hold": "!"}.get(step.action, "-")
+    size = f" ({step.size}, {_price(step.hour_price)}/h)" if step.size else ""
+    what = f"{step.action} {step.machine}".rstrip()
+    return f"{sign} {what}{size}: {step.reason}"
+
+
+def _price(price: float) -> str:
+    return f"{price:g}"
