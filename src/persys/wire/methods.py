@@ -451,7 +451,7 @@ _ROWS: tuple[Method, ...] = (
         "PlanNodePool",
         Http("GET", f"{_POOL}/plan"),
         standby=False,
-        deadline_seconds=120.0,
+        deadline_seconds=180.0,
         scope=REFUSED,
     ),
     _change(

@@ -21,11 +21,13 @@ from persys.infra.tls.certificates import CertificateFiles
 from persys.infra.tls.identity import hosts_of, read_claims
 from persys.infra.tls.keys import key_pem, new_key, new_request
 from persys.model.identity import Identity, Role
+from persys.wire.ca.join_token import read_token
 from persys.wire.ca.messages import (
     AuditLine,
     CertificateRequest,
     CertificateView,
     RevokeRequest,
+    TokenRequest,
 )
 from shells.ca.running_ca import RunningCa, keep
 
@@ -115,6 +117,28 @@ async def test_a_scheduler_may_revoke_agent_certificates_only(ca: RunningCa) -> 
     await ca.ask(files, lambda client: client.revoke(RevokeRequest(role="agent", name="n1")))
     with pytest.raises(DeniedError, match="certificates of agents only"):
         await ca.ask(files, lambda client: client.revoke(RevokeRequest(role="admin", name="ada")))
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        TokenRequest("scheduler", "s2", ttl_seconds=60),
+        TokenRequest("agent", "n2"),
+        TokenRequest("agent", "n2", ttl_seconds=901),
+        TokenRequest("agent", "n2", ("n2.example",), 60),
+    ],
+)
+async def test_a_scheduler_may_create_short_lived_tokens_for_agents_only(
+    ca: RunningCa, refused: TokenRequest
+) -> None:
+    scheduler = await asyncio.to_thread(ca.certificate, Role.SCHEDULER, "s1")
+    source = AuthoritySource(lambda: [ca.address], scheduler)
+
+    token = await source.join_token(Identity(Role.AGENT, "n2"), timedelta(minutes=15))
+
+    assert read_token(token).name == "n2"
+    with pytest.raises(DeniedError, match="tokens for agents only"):
+        await ca.ask(scheduler, lambda client: client.create_token(refused))
 
 
 async def test_certificates_from_before_a_node_removal_are_revoked_and_later_ones_are_not(

@@ -58,7 +58,7 @@ from persys.wire.stored.revision import revision_of
 log = structlog.get_logger()
 
 TOKEN_LIFETIME = timedelta(minutes=15)
-LIST_SECONDS = 90.0
+LIST_SECONDS = 150.0
 CALL_SECONDS = 330.0
 _CREDENTIALS_MAX = 64
 
