@@ -42,7 +42,6 @@ FRAGMENTS = {
     "cli/local/demo.py": "the demo workload and its image; up.py is long",
     "cli/local/whatif.py": _START_UP,
     "core/intent/suggestions.py": _LAYERS,
-    "providers/libvirt.py": "each provider is a module",
     "scheduler/api/control_stream.py": _RPCS,
     "scheduler/api/drift.py": _RPCS,
     "scheduler/api/logs_exec.py": _RPCS,
