@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from queue import SimpleQueue
 
+from persys.agent.access.sessions import SESSIONS_MAX
 from persys.agent.journal.store import Journal
 from persys.core.agent.report import UsageSample
-from persys.errors import InvalidError, NotFoundError
+from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.federation.mapping import Names
 from persys.federation.ports import Remote
 from persys.infra.aio.task_group import task_group
@@ -65,6 +66,7 @@ class RemoteSessions:
         self._remote = remote
         self._names = names
         self._journal = journal
+        self._session_count = 0
 
     async def logs(
         self,
@@ -81,7 +83,7 @@ class RemoteSessions:
         )
         if request.since_unix_nanos:
             wanted.since.FromNanoseconds(request.since_unix_nanos)
-        async with aclosing(self._remote.logs(wanted)) as chunks:
+        async with self._session(), aclosing(self._remote.logs(wanted)) as chunks:
             async for chunk in chunks:
                 await write(
                     agent_pb2.LogChunk(data=chunk.data, stream=chunk.stream, service=chunk.service)
@@ -100,7 +102,7 @@ class RemoteSessions:
         first.start.workload_id = self._names.remote(self._known(first.start.workload_id))
         queue: SimpleQueue[pb.ExecInput | None] = SimpleQueue()
         queue.put(_input(first))
-        async with task_group() as group:
+        async with self._session(), task_group() as group:
             feeding = group.create_task(_feed(inputs, queue))
             try:
                 async with aclosing(self._remote.exec(_until_none(queue))) as outputs:
@@ -109,6 +111,18 @@ class RemoteSessions:
             finally:
                 queue.put(None)
                 feeding.cancel()
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[None]:
+        if self._session_count >= SESSIONS_MAX:
+            raise RefusedError(
+                f"too many sessions: this node serves at most {SESSIONS_MAX} log and exec sessions"
+            )
+        self._session_count += 1
+        try:
+            yield
+        finally:
+            self._session_count -= 1
 
     def _known(self, named: str) -> WorkloadId:
         checked = workload_id(named)

@@ -5,8 +5,8 @@ everything when they subscribe again.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 
 from persys.core.backoff import doubled_seconds
 from persys.errors import OutOfRangeError, PersysError, RuntimeUnavailableError
@@ -30,16 +30,25 @@ class RemoteEvents:
         self._connected = asyncio.Event()
         self._queues: set[_Queue] = set()
         self._waiting: dict[WorkloadId, set[asyncio.Event]] = {}
+        self._reading: asyncio.Timeout | None = None
         self.problem = ""  # why the stream is broken
+
+    def reopen(self) -> None:
+        """End the present stream, if there is one."""
+        if self._reading is not None:
+            self._reading.reschedule(0)
+            self._reading = None
 
     async def run(self) -> None:
         attempts = 0
         while True:
             try:
-                async with aclosing(self._stream()) as changed:
+                async with self._reopenable(), aclosing(self._stream()) as changed:
                     async for workload_id in changed:
                         attempts = 0
                         self._publish(workload_id)
+            except TimeoutError:
+                self._lost("the remote cluster does not respond")
             except OutOfRangeError as err:
                 self._sequence = None  # events were deleted, or the cluster was restored
                 self._lost(str(err))
@@ -81,6 +90,16 @@ class RemoteEvents:
             waiting.discard(changed)
             if not waiting:
                 self._waiting.pop(workload_id, None)
+
+    @asynccontextmanager
+    async def _reopenable(self) -> AsyncIterator[None]:
+        """`reopen` ends the block with TimeoutError."""
+        async with asyncio.timeout(None) as reading:
+            self._reading = reading
+            try:
+                yield
+            finally:
+                self._reading = None
 
     async def _stream(self) -> AsyncGenerator[WorkloadId, None]:
         await self._remote.ensure_normal()

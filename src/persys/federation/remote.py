@@ -185,10 +185,12 @@ class RemoteCluster:
                     raise self._meaning(item) from item
                 yield item
         finally:
-            for stream in opened:
-                if hasattr(stream, "cancel"):
-                    stream.cancel()
-            while not reading.done():  # it may wait for space in the buffer
+            while (
+                not reading.done()
+            ):  # it may still open the stream, or wait for space in the buffer
+                for stream in opened:
+                    if hasattr(stream, "cancel"):
+                        stream.cancel()
                 while not queue.empty():
                     queue.get_nowait()
                 await asyncio.wait({reading}, timeout=0.05)

@@ -6,7 +6,7 @@ reports what it observes. It never concludes that a workload is absent from a cl
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Container, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from persys.agent.journal.records import Image
@@ -41,8 +41,6 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 
 LOOK_SECONDS = 5.0  # in addition to events
 _MAY_RUN = (Status.RUNNING, Status.PENDING)
-LOG_TAIL_LINES = 20
-LOG_TAIL_BYTES_MAX = 4096
 
 
 class ClusterRuntime:
@@ -140,18 +138,18 @@ class ClusterRuntime:
         return None
 
     async def log_tail(self, artefact: Artefact) -> str:
-        request = pb.LogsRequest(workload_id=artefact.id, tail=LOG_TAIL_LINES)
-        tail = b""
-        async with aclosing(self._remote.logs(request)) as chunks:
-            async for chunk in chunks:
-                tail = (tail + chunk.data)[-LOG_TAIL_BYTES_MAX:]
-        return tail.decode(errors="replace")
+        """Nothing: the remote cluster reports it with the state."""
+        return ""
 
     def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
         return self._events.subscribe()
 
     async def ping(self) -> None:
-        await self._remote.ensure_normal()
+        try:
+            await self._remote.ensure_normal()
+        except RuntimeUnavailableError:
+            self._events.reopen()  # a broken connection may keep a stream open without events
+            raise
 
     async def _until_placed(self, order: Order) -> Failure | None:
         """The remote cluster may have become full since the plan."""

@@ -1,13 +1,16 @@
 """The life of a workload on a federated node, through the API of the home cluster."""
 
 import asyncio
+from datetime import timedelta
+from pathlib import Path
 
 from persys.model.status import Failure, FailureReason
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.federation.two_clusters import NODE, TwoClusters, a_spec, holds
+from shells.federation.two_clusters import NODE, TwoClusters, a_spec, holds, two_clusters
 from shells.scheduler.harness import eventually
 
 IDLE_SECONDS = 1.5
+SLOW_SECONDS = 4.0
 
 
 async def test_the_node_shows_what_it_stands_for(both: TwoClusters) -> None:
@@ -159,3 +162,25 @@ async def test_the_same_spec_again_changes_nothing_there(both: TwoClusters) -> N
 
     after = await both.remote.control.workload("home--web")
     assert (after.revision_id, after.epoch) == (before.revision_id, before.epoch)
+
+
+async def test_a_slow_start_there_is_pending_here(tmp_path: Path) -> None:
+    """It takes longer than the home cluster waits for a node without progress."""
+    home, remote = timedelta(seconds=SLOW_SECONDS / 2), timedelta(minutes=1)
+    async with two_clusters(
+        tmp_path, home={"agent_apply_timeout": home}, remote={"agent_apply_timeout": remote}
+    ) as both:
+        await both.remote.control.stub.CordonNode(pb.NodeRequest(node_id="machine"), timeout=10)
+        slow = await both.remote.join("slow")
+        slow.agent.behaviour.work_seconds = SLOW_SECONDS
+        seen = set[str]()
+        await both.apply("web")
+
+        async def runs() -> bool:
+            view = await both.home.control.workload("web")
+            seen.add(f"{view.status} {view.reason.code}")
+            return view.status == "Running"
+
+        await eventually(runs, lambda: f"web to run: {seen}")
+        assert not [status for status in seen if status.startswith("Failed")], seen
+        assert len(slow.agent.applies) == 1

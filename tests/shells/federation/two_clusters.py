@@ -164,26 +164,28 @@ async def two_clusters(
     directory: Path,
     *,
     home: dict[str, Any] | None = None,
+    remote: dict[str, Any] | None = None,
     connect: Callable[[Connection], RemoteCluster] = RemoteCluster,
 ) -> AsyncIterator[TwoClusters]:
-    """`home`: settings of the home scheduler."""
+    """`home` and `remote`: settings of the schedulers."""
     async with AsyncExitStack() as stack:
         started = []
-        for name, changes in (("home", {"cluster_id": HOME, **(home or {})}), ("remote", {})):
+        changed = {"home": {"cluster_id": HOME, **(home or {})}, "remote": remote or {}}
+        for name, changes in changed.items():
             file = directory / f"{name}.db"
             store = FaultyStore(await _open(file))
             keys = {"secrets_key_file": str(directory / f"{name}.key")}
             settings = fast_settings(**{**keys, **changes})
             started.append(await stack.enter_async_context(a_cluster(store, settings)))
-        at_home, remote = started
+        at_home, far = started
         (machine,) = await stack.enter_async_context(
-            real_nodes(directory, remote.settings.grpc_port, "machine")
+            real_nodes(directory, far.settings.grpc_port, "machine")
         )
-        await until_registered(remote)
-        link = Link(federation_settings(directory, at_home, remote, insecure=True), connect)
+        await until_registered(far)
+        link = Link(federation_settings(directory, at_home, far, insecure=True), connect)
         await link.start()
         stack.push_async_callback(link.stop)
-        both = TwoClusters(at_home, remote, machine, link, directory / "remote.db")
+        both = TwoClusters(at_home, far, machine, link, directory / "remote.db")
         await until_registered(at_home)
         yield both
 

@@ -252,6 +252,20 @@ def test_a_copy_with_data_is_stopped_before_it_is_deleted(spec: Spec, stops: boo
     assert changes == (["apply", "delete"] if stops else ["delete"])
 
 
+def test_a_failed_ping_opens_a_silent_event_stream_again() -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        async with aclosing(runtime.changes()) as changes:
+            assert await anext(changes) is None
+            cluster.down = "no response"  # its stream stays open
+            for _ in range(2):
+                with pytest.raises(RuntimeUnavailableError):
+                    await runtime.ping()
+            with pytest.raises(RuntimeUnavailableError):
+                await anext(changes)
+
+    on_a_cluster(scenario)
+
+
 def test_secrets_are_stored_once_per_revision_and_removed_with_the_workload() -> None:
     def order(revision: str) -> Order:
         spec = ContainerSpec("nginx", env={"PASSWORD": f"hunter2-{revision}"})
