@@ -278,6 +278,10 @@ class Cluster:
             running, self._running = self._running, None
             await running
 
+    @property
+    def has_ended(self) -> bool:
+        return self._running is not None and self._running.done()
+
     async def ended(self) -> BaseException | None:
         """The error with which the scheduler ended on its own."""
         assert self._running is not None

@@ -22,6 +22,7 @@ class FakeProvider:
         self.requests: list[MachineRequest] = []
         self.running: dict[str, Instance] = {}
         self.destroyed: list[str] = []
+        self.lists = 0
         self.list_error: PersysError | None = None
         self.create_error: PersysError | None = None
         self.loses_answers = False
@@ -55,6 +56,7 @@ class FakeProvider:
         return instance
 
     async def instances(self, tags: Mapping[str, str]) -> list[Instance]:
+        self.lists += 1
         if self.list_error is not None:
             raise self.list_error
         return [one for one in self.running.values() if tags.items() <= one.tags.items()]

@@ -12,7 +12,9 @@ from persys.errors import ProviderThrottledError, ProviderUnavailableError
 from persys.infra.clock import SystemClock
 from persys.scheduler.app import Scheduler
 from persys.scheduler.build import MachineSources
+from persys.store import keys
 from persys.store.memory import MemoryStore
+from persys.store.port import Unit
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
 from shells.scheduler.nodepools.fake_provider import FakeProvider
@@ -244,6 +246,64 @@ async def test_a_deleted_pool_destroys_its_machines_and_is_dropped(
     await eventually(is_dropped, lambda: "the pool to be dropped")
     assert provider.destroyed == ["i-1"]
     assert MACHINE not in cluster.app.cluster.nodes
+
+
+async def test_a_node_has_the_taints_of_its_pool_from_its_first_registration(
+    cluster: Cluster,
+) -> None:
+    spec = a_spec(min=1)
+    spec.taints.append("burst=only")
+    await create(cluster, spec)
+    await until(cluster, lambda view: states(view) == ["booting"])
+
+    await cluster.join(MACHINE)
+
+    assert list((await cluster.control.node(MACHINE)).taints) == ["burst=only"]
+
+
+async def test_a_waiting_workload_is_explained_with_the_pool_that_grows(cluster: Cluster) -> None:
+    await create(cluster)
+    await cluster.control.apply("web", cpu=1500)
+    await cluster.control.until("web", "Pending")
+
+    request = pb.ExplainWorkloadRequest(workload_id="web")
+    explained = await cluster.control.stub.ExplainWorkload(request, timeout=10)
+
+    assert "node pool burst grows for it at " in explained.summary
+    assert "size small, 0.1 per hour" in explained.summary
+
+
+async def test_a_pool_with_nothing_to_do_writes_nothing(
+    cluster: Cluster, provider: FakeProvider
+) -> None:
+    await create(cluster, a_spec(min=1))
+    await until(cluster, lambda view: states(view) == ["booting"])
+    provider.nodes[MACHINE] = await cluster.join(MACHINE, cpu=2000)
+    await until(cluster, lambda view: states(view) == ["ready"])
+    await until(cluster, lambda view: is_idle(cluster))
+    before, lists = cluster.store.commits, provider.lists
+
+    await until(cluster, lambda view: provider.lists >= lists + 5)
+
+    assert cluster.store.commits == before
+
+
+async def test_an_unreadable_machine_record_stops_its_pool(
+    cluster: Cluster, provider: FakeProvider
+) -> None:
+    await create(cluster, a_spec(min=1))
+    await until(cluster, lambda view: states(view) == ["booting"])
+    await cluster.stop()
+    damaged = Unit(puts={keys.machine_key(MACHINE): b"{"})
+    await cluster.store.store.commit([damaged])
+    await cluster.start()
+
+    cluster.clock.ahead += timedelta(days=1)
+    view = await until(cluster, lambda view: "cannot be read" in view.problem)
+
+    assert not view.machines
+    assert provider.destroyed == []
+    assert len(provider.requests) == 1
 
 
 async def test_an_invalid_pool_is_refused_with_the_field(cluster: Cluster) -> None:
