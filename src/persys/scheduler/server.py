@@ -310,7 +310,10 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
             watches_certificates=tls is not None,
             vault=VaultKv(vault) if vault is not None else None,
             revoke=ca_revocation(settings),
-            machines=MachineSources(open_provider, machine_tokens(settings)),
+            machines=MachineSources(
+                partial(open_provider, programs=settings.provider_programs),
+                machine_tokens(settings),
+            ),
         ),
         # Records are long-lived: a garbage collection that visits all of them pauses the process, with
         # 20,000 workloads for most of a second.

@@ -160,6 +160,11 @@ class SchedulerSettings(TlsSettings, TraceSettings):
         "PERSYS_NODEPOOL_SCHEDULERS",
         help="addresses that new machines of node pools connect to; default: this scheduler, or its DNS name",
     )
+    provider_programs: Path = setting(
+        Path("/etc/persys/providers"),
+        "PERSYS_PROVIDER_PROGRAMS",
+        help="directory of the programs of the provider exec of node pools",
+    )
     drift_detect_interval: timedelta = setting(
         timedelta(seconds=30),
         "SCHEDULER_DRIFT_DETECT_INTERVAL",
