@@ -5,6 +5,7 @@ certificate of the node is issued, and the environment file of persys-federation
 """
 
 import os
+import re
 import shutil
 import sys
 from argparse import Namespace
@@ -34,6 +35,7 @@ DIRECTORY = Path("/etc/persys/federation")
 STATE = Path("/var/lib/persys/federation")
 TIER_MAX, PERCENT_MAX = 100, 100
 _GRPC_PORT, _METRICS_PORT = 50052, 8090
+_PLAIN = re.compile(r"[\w@%+=:,./\[\]-]*", re.ASCII)
 _NEEDED = (Permission.READ, Permission.WORKLOADS)
 _USEFUL = (Permission.LOGS, Permission.EXEC, Permission.SECRETS)
 
@@ -86,9 +88,11 @@ def set_up(options: Namespace) -> ExitCode:
     token = _read(options.token_file, "--token-file").decode(errors="replace").strip()
     roots = _read(options.remote_ca, "--remote-ca")
     home = _check_home(options, place.name)
-    remote = _check_remote(options, home.mode, token)
-    _make_directory(place)
+    checked = [_check_remote(options, address, home.mode, token) for address in _addresses(options)]
+    if len({mode.cluster_uid for mode, _ in checked}) > 1:
+        raise RefusedError(f"--remote {options.remote}: the addresses are of different clusters")
     variables, files = _settings(options, place, home), _given_files(place, token, roots)
+    _make_directory(place)
     if not home.plain:
         issued, addresses = _issue(options, place)
         variables |= addresses
@@ -99,7 +103,8 @@ def set_up(options: Namespace) -> ExitCode:
         shown = {"name": place.name, "environment_file": str(place.environment), "start": start}
         print(dump(shown, options.output))
     else:
-        print(f"{remote}\nsettings are in {place.environment}\nstart it with: {start}")
+        print("\n".join(text for _, text in checked))
+        print(f"settings are in {place.environment}\nstart it with: {start}")
     return ExitCode.OK
 
 
@@ -191,11 +196,20 @@ def _check_absent(client: SchedulerClient, name: str) -> None:
         raise RefusedError(f"{name} is already {kind} of this cluster: use another name")
 
 
-def _check_remote(options: Namespace, home: ModeView, token: str) -> str:
-    """What the remote cluster is. Raises RefusedError if it cannot be used."""
+def _addresses(options: Namespace) -> list[str]:
+    found = [address for part in options.remote.split(",") if (address := part.strip())]
+    if not found:
+        raise UsageError(f"invalid --remote '{options.remote}': expected https://gateway:8551")
+    return found
+
+
+def _check_remote(
+    options: Namespace, address: str, home: ModeView, token: str
+) -> tuple[ModeView, str]:
+    """What the remote cluster is, with a line to print. Raises RefusedError if it cannot be used."""
     prefix = prefix_of(home.cluster_id)
     create = f"`persysctl token create --role operator --name {home.cluster_id} --prefix {prefix}`"
-    with remote_client(options, token) as client:
+    with remote_client(options, address, token) as client:
         mode = client.get_mode()
         try:
             identity = client.get_identity()
@@ -207,7 +221,7 @@ def _check_remote(options: Namespace, home: ModeView, token: str) -> str:
             "federation: upgrade its schedulers"
         )
     if mode.cluster_uid and mode.cluster_uid == home.cluster_uid:
-        raise RefusedError(f"{options.remote} is this cluster itself: expected another cluster")
+        raise RefusedError(f"{address} is this cluster itself: expected another cluster")
     if mode.mode != "normal":
         raise RefusedError(
             f"the remote cluster is in {mode.mode} mode: {mode.reason}; "
@@ -223,7 +237,7 @@ def _check_remote(options: Namespace, home: ModeView, token: str) -> str:
         _check_permissions(identity.deeds, create)
     versions = "" if mode.version == home.version else f", version {mode.version}"
     limited = f"the token acts on {prefix}*" if identity.role else "it runs with -insecure"
-    return f"remote cluster {mode.cluster_id} at {options.remote}{versions}: {limited}"
+    return mode, f"remote cluster {mode.cluster_id} at {address}{versions}: {limited}"
 
 
 def _check_permissions(has: Collection[str], create: str) -> None:
@@ -246,7 +260,7 @@ def _settings(options: Namespace, place: Place, home: Home) -> dict[str, object]
         "PERSYS_NODE_ID": place.name,
         "PERSYS_CLUSTER_ID": home.mode.cluster_id,
         "PERSYS_SCHEDULER_ADDR": home.schedulers,
-        "PERSYS_FEDERATION_REMOTE": options.remote,
+        "PERSYS_FEDERATION_REMOTE": ",".join(_addresses(options)),
         "PERSYS_FEDERATION_SHARE_PERCENT": options.share,
         "PERSYS_FEDERATION_CORES_MAX": options.cores_max,
         "PERSYS_FEDERATION_SPEND_PER_HOUR_MAX": f"{options.spend_max:g}",
@@ -262,6 +276,12 @@ def _settings(options: Namespace, place: Place, home: Home) -> dict[str, object]
         variables["PERSYS_FEDERATION_TOKEN_FILE"] = place.token
     if options.remote_ca:
         variables["PERSYS_FEDERATION_REMOTE_CA"] = place.remote_ca
+    for name, value in variables.items():
+        if not _PLAIN.fullmatch(str(value)):
+            raise UsageError(
+                f"invalid {name} '{value}': expected letters, digits and @%+=:,./[]_-, because shells, "
+                "systemd and Docker read the environment file"
+            )
     return variables
 
 

@@ -74,29 +74,27 @@ def _gateway_client(
 
 
 @contextmanager
-def remote_client(options: Namespace, token: str) -> Iterator["SchedulerClient"]:
-    """The cluster at --remote: a gateway with a token, or a scheduler that runs with -insecure."""
+def remote_client(options: Namespace, address: str, token: str) -> Iterator["SchedulerClient"]:
+    """An address of --remote: a gateway with a token, or a scheduler that runs with -insecure."""
     from persys.client.rest.connection import Gateway
     from persys.client.scheduler import SchedulerClient
 
     timeout = _settings(options).request_timeout
-    target: str | Gateway = options.remote
-    if "://" in options.remote:
+    target: str | Gateway = address
+    hint = (
+        "; host:port is for a scheduler that runs with -insecure, use the URL of a gateway "
+        "otherwise, for example https://gateway:8551"
+    )
+    if "://" in address:
         roots = Path(options.remote_ca).expanduser() if options.remote_ca else None
-        cluster = options.remote_cluster
-        target = Gateway(options.remote, roots=roots, token=token, cluster=cluster)
+        target = Gateway(address, roots=roots, token=token, cluster=options.remote_cluster)
+        hint = ""
     with SchedulerClient(target, timeout=timeout, token=token) as client:
         try:
             yield client
         except UnavailableError as err:
-            hint = (
-                ""
-                if "://" in options.remote
-                else "; host:port is for a scheduler that runs with -insecure, use the URL of a "
-                "gateway otherwise, for example https://gateway:8551"
-            )
             raise UnavailableError(
-                f"cannot reach the remote cluster at {options.remote}: {err}{hint}"
+                f"cannot reach the remote cluster at {address}: {err}{hint}"
             ) from err
 
 

@@ -466,8 +466,8 @@ FEDERATION_ADD = (
         {
             "metavar": "URL|HOST:PORT",
             "required": True,
-            "help": "URL of a gateway of the remote cluster, or the address of a scheduler that runs "
-            "with -insecure",
+            "help": "URL of a gateway of the remote cluster, several separated by commas, or the address "
+            "of a scheduler that runs with -insecure",
         },
     ),
     Argument(

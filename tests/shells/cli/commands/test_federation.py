@@ -164,6 +164,38 @@ def test_an_unusable_remote_cluster_is_refused(
     assert not add.directory.exists()
 
 
+def test_each_of_several_addresses_is_checked(
+    add: Adding, remote: Cluster, unused_address: str
+) -> None:
+    with a_cluster_server() as second:
+        second.mode.CopyFrom(remote.mode)
+        second.identity.CopyFrom(remote.identity)
+        both = f"{remote.address}, {second.address}"
+        second.mode.cluster_uid = "u3"
+        other = add(address=both)
+        second.mode.cluster_uid = remote.mode.cluster_uid
+        result = add(address=both)
+
+    assert (other.code, "the addresses are of different clusters" in other.err) == (1, True)
+    assert result.code == 0, result.err
+    assert result.out.count("remote cluster east at ") == 2
+    assert add.variables()["PERSYS_FEDERATION_REMOTE"] == f"{remote.address},{second.address}"
+    missing = add(address=f"{remote.address},{unused_address}", name="other")
+    assert (missing.code, f"cluster at {unused_address}" in missing.err) == (4, True)
+
+
+def test_a_directory_that_a_shell_would_split_is_refused(
+    ctl: Run, remote: Cluster, tmp_path: Path
+) -> None:
+    spaced = str(tmp_path / "my files")
+
+    words = ("federation", "add", "east", "--remote", remote.address)
+    result = ctl(*words, "--directory", spaced)
+
+    assert (result.code, "invalid PERSYS_STATE_PATH" in result.err) == (2, True)
+    assert not (tmp_path / "my files").exists()
+
+
 def test_an_unreachable_remote_cluster_is_reported(add: Adding, unused_address: str) -> None:
     result = add(address=unused_address)
 
