@@ -10,6 +10,7 @@ import grpc
 from persys.core.placement.index.node_index import NodeIndex
 from persys.errors import FencedError, PersysError
 from persys.model.ids import NodeId, WorkloadId
+from persys.scheduler.build import MachineSources
 from persys.scheduler.ha.leader_key import leader_of
 from persys.sim.actors.intruders import HOSTILE, Hostile
 from persys.sim.actors.users import Users
@@ -216,7 +217,12 @@ class World:
             name=name,
             store=self.store,
             cluster=self.cluster,
+            machines=self._machine_sources(),
         )
+
+    def _machine_sources(self) -> MachineSources | None:
+        """Where the machines of node pools come from; None: there are no pools."""
+        return None
 
     def start_agent(self, node: SimNode) -> None:
         if not node.powered or (node.process is not None and node.process.alive):

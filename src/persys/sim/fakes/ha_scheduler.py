@@ -13,6 +13,7 @@ import grpc
 
 from persys.infra.clock import Clock
 from persys.scheduler.app import Scheduler
+from persys.scheduler.build import MachineSources
 from persys.scheduler.ha.forwarding import LeaderRouter
 from persys.scheduler.ha.leader_client import LeaderConnection
 from persys.scheduler.ha.standby import Standby
@@ -63,9 +64,16 @@ class HaScheduler(SimScheduler):
         name: str,
         store: SharedStore,
         cluster: str = CLUSTER,
+        machines: MachineSources | None = None,
     ) -> None:
         super().__init__(
-            seed, network, committed=committed, name=name, store=store, cluster=cluster
+            seed,
+            network,
+            committed=committed,
+            name=name,
+            store=store,
+            cluster=cluster,
+            machines=machines,
         )
         self.settings = replace(self.settings, advertise_ip=name)
         self.server: SimSchedulerServer | None = None
@@ -116,6 +124,7 @@ class HaScheduler(SimScheduler):
                 connect=partial(self._connect, process),
                 random=self._random,
                 secrets_key=MemoryKey(),
+                machines=self._machines,
             ),
         )
         await process.together([server.run_replicas(), self._open(process, router)])

@@ -4,6 +4,7 @@ from functools import partial
 
 from persys.model.ids import NodeId
 from persys.scheduler.app import Scheduler
+from persys.scheduler.build import MachineSources
 from persys.scheduler.dispatch.agent_client import Close
 from persys.scheduler.dispatch.agent_client import Stub as AgentStub
 from persys.scheduler.settings import SchedulerSettings
@@ -32,8 +33,11 @@ class SimScheduler:
         name: str = SCHEDULER,
         store: SharedStore | None = None,
         cluster: str = CLUSTER,
+        machines: MachineSources | None = None,
     ) -> None:
+        """`machines`: where the machines of node pools come from."""
         self.name = name
+        self._machines = machines
         self.settings = SchedulerSettings(cluster_id=cluster)
         self.wall = WallClock()
         self.faults = StoreFaults()
@@ -76,6 +80,7 @@ class SimScheduler:
             connect=partial(self._connect, process),
             random=self._random,
             secrets_key=MemoryKey(),
+            machines=self._machines,
         )
         await scheduler.take_over()
         self.schedulers[process.title] = scheduler
