@@ -7,6 +7,7 @@ from typing import Any
 
 from persys.federation.mapping import Names
 from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.status import WorkloadStatus
 from persys.sim.checks.context import Probe, Violation
 from persys.sim.checks.federation import RemoteCopies, RemoteInvariants, leftovers, waiting
 from persys.sim.engine.process import SimProcess
@@ -43,10 +44,12 @@ class RemoteWorld(World):
         *,
         report: Callable[[Violation], None],
         starts: Callable[[Container], None],
+        status_at_home: Callable[[WorkloadId], WorkloadStatus | None],
     ) -> None:
         self._copies = copies
         self._report = report
         self._starts = starts
+        self._status_at_home = status_at_home
         self.fills = 0  # how many plans are followed by a cluster without capacity
         super().__init__(plan, trace=trace)
 
@@ -78,6 +81,14 @@ class RemoteWorld(World):
     def _fillers(self) -> list[str]:
         return [f"{FILLER}{number}" for number in range(FILLERS_PER_NODE * len(self.nodes))]
 
+    def fails_elsewhere(self) -> frozenset[WorkloadId]:
+        return frozenset(
+            workload.id
+            for workload in self.invariants.mirror.workloads.values()
+            if (status := self._status_at_home(workload.id)) is not None
+            and status.failure is not None
+        )
+
     def copies_of_home(self) -> list[Container]:
         assert isinstance(self.invariants, RemoteInvariants)
         return self.invariants.live_copies()
@@ -107,6 +118,7 @@ class FederatedWorld(World):
             self.copies,
             report=self._failed,
             starts=self._remote_copy_starts,
+            status_at_home=self._status_of,
         )
         self.nodes[FEDERATED] = FederatedNode(
             plan.seed,
@@ -155,6 +167,10 @@ class FederatedWorld(World):
             return []
         found = sorted(self.invariants.mirror.orphans())
         return [f"{name} is an orphan on {node}" for node, name in found if node == FEDERATED]
+
+    def _status_of(self, remote_id: WorkloadId) -> WorkloadStatus | None:
+        local = self.copies.names.local(remote_id)
+        return self.invariants.mirror.workload_status(local) if local is not None else None
 
     def _copied(self) -> set[WorkloadId]:
         return {copy.workload_id for copy in self.remote.copies_of_home()}

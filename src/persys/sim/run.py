@@ -184,7 +184,7 @@ def _unconverged(world: World) -> list[str]:
         return ["the lease of the hostile node has not expired"]
     return [
         *_soon_stopped(world),
-        *unsettled(world.invariants.mirror, world.live()),
+        *unsettled(world.invariants.mirror, world.live(), ignored=world.fails_elsewhere()),
         *world.leftovers(),
     ]
 

@@ -118,6 +118,10 @@ class World:
     def clusters(self) -> "tuple[World, ...]":
         return (self,)
 
+    def fails_elsewhere(self) -> frozenset[WorkloadId]:
+        """Workloads that another cluster runs here, and that fail: it retries them."""
+        return frozenset()
+
     def leftovers(self) -> list[str]:
         """What must not be left once everything has converged."""
         return []

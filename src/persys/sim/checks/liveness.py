@@ -34,15 +34,20 @@ def copies_of(live: dict[NodeId, list[Container]]) -> Copies:
     return found
 
 
-def unsettled(mirror: StoreMirror, live: dict[NodeId, list[Container]]) -> Iterator[str]:
-    """Workloads that have not converged, one line each."""
+def unsettled(
+    mirror: StoreMirror,
+    live: dict[NodeId, list[Container]],
+    *,
+    ignored: frozenset[WorkloadId] = frozenset(),
+) -> Iterator[str]:
+    """Workloads that have not converged, one line each. `ignored`: another cluster retries them."""
     orphans = mirror.orphans()
     counts = Counter(node_id for node_id, _ in orphans)
     copies = copies_of(live)
     for found in copies.values():
         found[:] = [one for one in found if (one[0], one[1].workload_id) not in orphans]
     for _, workload in sorted(mirror.workloads.items()):
-        if problem := _problem(workload, mirror, copies):
+        if workload.id not in ignored and (problem := _problem(workload, mirror, copies)):
             workload_status = mirror.workload_status(workload.id)
             shown = (
                 f"{workload_status.status} {workload_status.code} {workload_status.message!r}"

@@ -47,7 +47,9 @@ class Invariants:
         self.contacts = facts.contacts
         self.losses = facts.losses
         self.has_unaccounted = False
-        self.removals = RemovalChecks(facts.mirror, probe.time, facts.fail)
+        self.removals = RemovalChecks(
+            facts.mirror, probe.time, facts.fail, lambda: facts.losses.open
+        )
         self.reads = ReadChecks(facts.mirror)
         self.heartbeats = Heartbeats(probe.time, facts.fail, lease_seconds=lease_seconds)
         self._assignments = AssignmentChecks(facts, self.heartbeats)
@@ -120,6 +122,8 @@ class Invariants:
             self.fail("fence", text)
 
     def _check_not_ready(self, process: SimProcess, old: Node | None, new: Node) -> None:
+        if self.losses.open:
+            return  # a snapshot contains the status of then
         if new.status is NodeStatus.NOT_READY and (
             old is None or old.status is not NodeStatus.NOT_READY
         ):
@@ -182,6 +186,7 @@ class RemovalChecks:
     mirror: StoreMirror
     time: Callable[[], float]
     fail: Callable[[str, str], None]
+    recovers: Callable[[], bool]  # records are being restored, in any order
     # The last registration request of each agent.
     registered_at: dict[NodeId, float] = field(default_factory=dict)
     restricted_at: dict[NodeId, float] = field(
@@ -215,7 +220,7 @@ class RemovalChecks:
 
     def _check_bound(self, touched: Collection[str]) -> None:
         """No assignment to a node that does not exist."""
-        for key in sorted(touched):
+        for key in sorted(touched) if not self.recovers() else ():
             bound = self.mirror.assignments.get(key)
             if bound is not None and keys.node_key(bound.node_id) not in self.mirror.nodes:
                 text = f"{bound.workload_id} was assigned to {bound.node_id}, which does not exist"
