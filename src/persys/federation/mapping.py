@@ -111,6 +111,17 @@ def plan_request(order: Order, names: Names) -> pb.ApplyWorkloadRequest:
     return apply_request(replace(order, spec=spec), names)
 
 
+def keeping_data(order: Order) -> Order:
+    """The order with which a workload is stopped so that its deletion keeps its volumes."""
+    spec = order.spec
+    if isinstance(spec, ContainerSpec | VMSpec):
+        volumes = tuple(replace(volume, retain=True) for volume in spec.managed_volumes)
+        spec = replace(spec, managed_volumes=volumes)
+    else:
+        spec = replace(spec, delete_volumes=False)
+    return replace(order, spec=spec, desired=Desired.STOPPED)
+
+
 def requested(spec: Spec) -> Resources:
     """The resources that the home cluster has reserved for it."""
     demand = demand_of(spec)

@@ -27,6 +27,7 @@ from persys.federation.mapping import (
     has_revision,
     is_placed,
     is_waiting,
+    keeping_data,
     plan_request,
     refusal,
     secret_values,
@@ -121,6 +122,8 @@ class ClusterRuntime:
         The remote cluster forgets a deleted workload of a lost node, although the copy may still run there.
         """
         failure = await self._stop_certainly(order) if has_data(order.spec) else None
+        if failure is None and order.keeps_data and has_data(order.spec):
+            failure = await self._keep_data(order)
         return failure or await self._delete(order)
 
     async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
@@ -177,6 +180,20 @@ class ClusterRuntime:
             if failure := _apply_failure(await self._remote.apply(request)):
                 return failure
         await self._until(order, lambda view: view.status == Status.STOPPED)
+        return None
+
+    async def _keep_data(self, order: Order) -> Failure | None:
+        """Let the node there know, before the deletion, that the volumes of a stopped workload stay."""
+        answer = await self._remote.apply(apply_request(keeping_data(order), self._names))
+        if failure := _apply_failure(answer):
+            return failure
+        await self._until(
+            order,
+            lambda view: (
+                (view.revision_id, view.status) == (answer.revision_id, Status.STOPPED)
+                and view.admitted_on_node
+            ),
+        )
         return None
 
     async def _delete(self, order: Order) -> Failure | None:

@@ -187,3 +187,28 @@ async def test_a_short_stop_after_is_refused(both: TwoClusters) -> None:
     view = await both.home.control.until("web", "Failed")
     assert view.failure_reason == "INVALID_SPEC"
     assert "at least 30" in view.reason.message
+
+
+async def test_a_copy_with_data_that_was_replaced_is_removed_when_the_process_is_back(
+    both: TwoClusters,
+) -> None:
+    home = both.home.control
+    local = await both.home.join("local")
+    await both.run("db", data=True)
+
+    await both.link.stop()
+    both.home.clock.monotonic_ahead += 60
+    await home.until_node(NODE, "NotReady")
+    answer = await home.stub.ConfirmNodeDead(pb.NodeRequest(node_id=NODE), timeout=10)
+    assert answer.accepted, answer.reason
+
+    async def is_replaced() -> bool:
+        view = await home.workload("db")
+        return (view.assigned_node_id, view.status) == (local.id, "Running")
+
+    await eventually(is_replaced, lambda: "db to run at home")
+    await both.link.start()
+
+    await both.until_remote_is()
+    view = await home.workload("db")
+    assert (view.assigned_node_id, view.status) == (local.id, "Running")

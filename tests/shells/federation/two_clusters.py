@@ -145,14 +145,18 @@ def a_spec(
     env: dict[str, str] | None = None,
     offload: str = "prefer",
     stop_after: int = 0,
+    data: bool = False,
 ) -> pb.WorkloadSpec:
-    return pb.WorkloadSpec(
+    spec = pb.WorkloadSpec(
         type="container",
         resources=pb.ResourceRequirements(cpu_millicores=cpu, memory_mb=16),
         container=pb.ContainerSpec(image=image, env=env),
-        placement=pb.PlacementRules(offload=offload),
+        placement=pb.PlacementRules(offload=offload, offload_data=data),
         stop_after_seconds=stop_after,
     )
+    if data:
+        spec.container.managed_volumes.add(name="data", driver="local", mount_path="/data")
+    return spec
 
 
 async def _open(file: Path) -> SqliteStore:

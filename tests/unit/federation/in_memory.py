@@ -134,6 +134,7 @@ class MemoryCluster:
 
     def _place(self, view: pb.WorkloadView) -> None:
         view.reason.Clear()
+        view.admitted_on_node = True
         if view.desired_state == "Stopped":
             view.status = "Stopped"
         elif self.full or self.full_at_apply:

@@ -6,6 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from persys.core.agent.admission import NODE_FULL
 from persys.core.agent.garbage import Ages, unowned_items
@@ -250,6 +251,21 @@ def test_a_copy_with_data_is_stopped_before_it_is_deleted(spec: Spec, stops: boo
 
     changes = [call for call in cluster.calls if call in ("apply", "delete")]
     assert changes == (["apply", "delete"] if stops else ["delete"])
+
+
+@pytest.mark.parametrize("keeps_data", [True, False])
+def test_a_copy_that_was_replaced_keeps_its_volumes(keeps_data: bool) -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        order = an_order(spec=WITH_DATA)
+        await runtime.create(order, {})
+        view = cluster.views[REMOTE_ID]
+        deleted = replace(order, desired=Desired.DELETED, keeps_data=keeps_data)
+
+        assert await runtime.remove(deleted, await present(runtime, deleted)) is None
+        (volume,) = view.spec.container.managed_volumes
+        assert volume.retain_policy == ("Retain" if keeps_data else "Delete")
+
+    assert on_a_cluster(scenario).views == {}
 
 
 def test_a_failed_ping_opens_a_silent_event_stream_again() -> None:

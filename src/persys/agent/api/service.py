@@ -353,7 +353,10 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     ) -> None:
         images = self._images()
         if images is None:
-            raise RefusedError("this node does not run VMs, so it has no VM image store")
+            raise RefusedError(
+                "this node has no VM image store: it does not run VMs, or stands for another cluster; "
+                "add the image there"
+            )
         await images.add(requests, context.write)
 
     @_translated
