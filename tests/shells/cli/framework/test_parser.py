@@ -49,7 +49,7 @@ def words_of(name: str) -> list[str]:
 def value_of(argument: Argument) -> str:
     if "choices" in argument.kwargs:
         return str(argument.kwargs["choices"][0])
-    return "1" if argument.kwargs.get("type") is int else "1s"
+    return "1" if argument.kwargs.get("type") in (int, float) else "1s"
 
 
 def the_option(name: str, option: str) -> Argument:
