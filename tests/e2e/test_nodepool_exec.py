@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -49,15 +50,15 @@ match Path(sys.argv[0]).name:
 print(json.dumps(answer))
 """
 POOL = """kind: nodepool
-pool_id: burst
+pool_id: {pool_id}
 provider: exec
 sizes:
-  - {name: small, cpu_millicores: 1000, memory_mb: 512, disk_gb: 1, hour_price: 0.05}
+  - {{name: small, cpu_millicores: 1000, memory_mb: 512, disk_gb: 1, hour_price: 0.05}}
 max: 2
 spend_per_hour_max: 0.1
 idle_after: 1m
-labels: {pool: burst}
-options: {programs: lab}
+labels: {{pool: {pool_id}}}
+options: {{programs: lab}}
 """
 
 
@@ -75,7 +76,10 @@ class PooledCluster:
         for verb in ("create", "destroy", "list"):
             (programs / verb).write_text(text)
             (programs / verb).chmod(0o755)
-        (folder / "pool.yaml").write_text(POOL)
+        self.pool_id = (
+            f"b{uuid4().hex[:8]}"  # the containers of its nodes are on the Docker of all tests
+        )
+        (folder / "pool.yaml").write_text(POOL.format(pool_id=self.pool_id))
 
     def ctl(self, *words: str) -> str:
         done = subprocess.run(
@@ -99,7 +103,9 @@ class PooledCluster:
     def nodes(self) -> dict[str, str]:
         """The status of each node of the pool."""
         nodes = self.cluster.client.list_nodes()
-        return {node.node_id: node.status for node in nodes if node.labels.get("pool") == "burst"}
+        return {
+            node.node_id: node.status for node in nodes if node.labels.get("pool") == self.pool_id
+        }
 
     def existing(self) -> list[str]:
         return sorted(path.parent.name for path in self.machines.glob("*/tags.json"))
@@ -108,7 +114,7 @@ class PooledCluster:
         logs = {
             path.parent.name: path.read_text()[-2000:] for path in self.machines.glob("*/agent.log")
         }
-        return f"{self.ctl('nodepool', 'get', 'burst', '-o', 'json')} {json.dumps(logs)}"
+        return f"{self.ctl('nodepool', 'get', self.pool_id, '-o', 'json')} {json.dumps(logs)}"
 
     def grow_for(self, workload_id: str, image: str) -> str:
         """Returns the new node when the workload runs on it."""
@@ -154,7 +160,7 @@ def test_a_pool_grows_by_a_real_node_and_ends_with_it(
 
     pooled.cluster.client.delete(unique_id)
     pooled.cluster.wait_until_gone([unique_id])
-    pooled.ctl("nodepool", "delete", "burst")
+    pooled.ctl("nodepool", "delete", pooled.pool_id)
 
     eventually(lambda: pooled.existing() == [], pooled.shown, within=SHRINK_SECONDS)
 

@@ -181,9 +181,12 @@ echo "{software.sha256}  $work/"{file} | sha256sum -c -
     if kind == ".tar.gz":
         unpack = f'mkdir "$work/wheels"\ntar -xzf "$work"/{file} -C "$work/wheels" --strip-components=1\n'
         source = '--no-index --find-links "$work/wheels" persys-compute'
-    return f"""{fetch}{unpack}python3 -c 'import ensurepip' 2>/dev/null || apt-get install -y python3-venv
-python3 -m venv /opt/persys
-/opt/persys/bin/pip install --quiet {source}
+    # An image may contain the environment with all dependencies.
+    return f"""{fetch}{unpack}if ! [ -x /opt/persys/bin/pip ]; then
+  python3 -c 'import ensurepip' 2>/dev/null || apt-get install -y python3-venv
+  python3 -m venv /opt/persys
+fi
+/opt/persys/bin/pip install --quiet --no-compile {source}
 rm -rf "$work\""""
 
 
