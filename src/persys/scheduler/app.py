@@ -109,7 +109,7 @@ class Scheduler:
         self.limited, self.streams = agents.limited, agents.streams
         self.secrets, self.agents = agents.secrets, agents.agents
         self._build_features(base, commit, agents, revoke=revoke, names=names)
-        self._build_node_pools(base, commit, machines or MachineSources(open_provider))
+        self._build_node_pools(base, commit, agents, machines or MachineSources(open_provider))
         self.expiry = CertificateExpiry(self.committer, clock) if watches_certificates else None
         self._collector = self._gauges()
         self.metrics.registry.register(self._collector)
@@ -159,10 +159,14 @@ class Scheduler:
         self.workload_counter = WorkloadCounter(self.cluster, base.clock)
 
     def _build_node_pools(
-        self, base: build.Base, commit: build.CommitParts, machines: MachineSources
+        self,
+        base: build.Base,
+        commit: build.CommitParts,
+        agents: build.AgentParts,
+        machines: MachineSources,
     ) -> None:
         parts = build.build_node_pools(
-            base, commit, self._reconcile, self.membership, self.secrets.open, machines
+            base, commit, self._reconcile, self.membership, agents, machines
         )
         self.node_pools, self.pool_controller = parts.pools, parts.controller
         self.pool_forecast = parts.forecast

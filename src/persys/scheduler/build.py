@@ -17,7 +17,6 @@ from persys.infra.encryption import KeyFile
 from persys.model.event import NumberedEvent
 from persys.model.ids import NodeId
 from persys.model.nodepool import NodePool
-from persys.model.secret import StoredReference
 from persys.providers.port import Provider, WorkloadApi
 from persys.scheduler.commit.committer import Committer, new_commit_queue
 from persys.scheduler.commit.store_watch import StoreWatch
@@ -49,6 +48,7 @@ from persys.scheduler.nodepools.provision import (
     IssueToken,
     MachineVms,
     Provisioner,
+    volume_counter,
 )
 from persys.scheduler.reconcile.reconciler import Reconciler, policy_of
 from persys.scheduler.reconcile.resync import Resync
@@ -382,7 +382,7 @@ def build_node_pools(
     commit: CommitParts,
     reconcile: ReconcileParts,
     membership: Membership,
-    open_secret: Callable[[StoredReference], bytes],
+    agents: AgentParts,
     machines: MachineSources,
 ) -> NodePoolParts:
     """Node pools: machines that join as nodes."""
@@ -396,7 +396,7 @@ def build_node_pools(
             schedulers=lambda: endpoints.addresses_for_machines(settings),
         ),
         open_provider=lambda pool, credentials: machines.open_provider(pool, credentials, vms),
-        open_secret=open_secret,
+        open_secret=agents.secrets.open,
         issue_token=machines.issue_token,
     )
     observed = Observed(cluster, offload_after=settings.offload_after)
@@ -414,6 +414,7 @@ def build_node_pools(
         locks=locks,
         metrics=base.metrics,
         pass_interval=settings.reconcile_interval,
+        retained_volumes=volume_counter(agents.agents),
     )
     base.signals.records_loaded.connect(lambda _: controller.wake())
     base.signals.mode_normal.connect(lambda _: controller.wake())

@@ -77,6 +77,9 @@ class Agent(AgentServiceServicer):
         self.asked: list[str] = []
         self.actions: list[pb.AgentAction] = []
         self.inquiries: list[pb.ListActionsRequest] = []
+        self.listed_volumes: list[pb.VolumeView] | None = (
+            None  # None: it does not support that call
+        )
         self.intents: list[pb.IntentView] | None = None  # None: it stores none
         self.kept: dict[str, pb.IntentView] = {}  # as Persys agents store them
         self.starts: list[str] = []  # every start of work, not every accepted order
@@ -205,6 +208,13 @@ class Agent(AgentServiceServicer):
         return pb.ListActionsResponse(
             actions=[done for done in self.actions if done.workload_id == request.workload_id]
         )
+
+    async def ListVolumes(  # noqa: N802
+        self, request: pb.ListVolumesRequest, context: Context
+    ) -> pb.ListVolumesResponse:
+        if self.listed_volumes is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method ListVolumes")
+        return pb.ListVolumesResponse(volumes=self.listed_volumes)
 
     def _finish(self, name: str, number: int) -> None:
         copy = self.copies.get(name)

@@ -7,7 +7,7 @@ before the create call; the answer is stored after it.
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,6 +36,7 @@ from persys.infra.aio.supervisor import KeyedWork
 from persys.infra.clock import Clock
 from persys.infra.failpoints import failpoint
 from persys.model.event import Event, EventKind
+from persys.model.ids import NodeId
 from persys.model.node import Node, NodeStatus
 from persys.model.nodepool import Machine, MachineState, NodePool, PoolId
 from persys.scheduler.commit.committer import Committer
@@ -88,11 +89,13 @@ class PoolController:
         locks: KeyedLock[str],
         metrics: Metrics,
         pass_interval: timedelta,
+        retained_volumes: Callable[[Node], Awaitable[int]],
     ) -> None:
         """`may_act`: the mode is normal and this scheduler leads. `locks` serialize changes of a pool.
 
         `pass_interval` is the least time between two lists of a pool: two in a row without an instance mean
-        that it does not exist.
+        that it does not exist. `retained_volumes` counts the volumes on a node whose workloads are deleted;
+        it raises PersysError if the node does not reply.
         """
         self._cluster = cluster
         self._committer = committer
@@ -106,6 +109,7 @@ class PoolController:
         self._locks = locks
         self._metrics = metrics
         self._pass_interval = pass_interval.total_seconds()
+        self._retained_volumes = retained_volumes
         self._absent: dict[str, int] = {}
         self._statuses: dict[str, PoolStatus] = {}
         self._running: set[str] = set()
@@ -237,7 +241,7 @@ class PoolController:
         pool = self._cluster.node_pools.get(pool_id)
         if pool is None:
             return []
-        steps = self.decided(pool, instances, note_idle=True)
+        steps = await self._with_volumes_kept(self.decided(pool, instances, note_idle=True))
         for step in steps:
             if isinstance(step, Keep | Destroy) and step.machine is not None:
                 self._absent[step.machine.name] = step.machine.absent_count
@@ -246,6 +250,30 @@ class PoolController:
             if not isinstance(step, Create | Hold):
                 await self._perform(pool_id, step)
         return steps
+
+    async def _with_volumes_kept(self, steps: Sequence[Step]) -> list[Step]:
+        """A node with retained volumes is neither drained because it is idle nor destroyed after a drain."""
+        kept: list[Step] = []
+        for step in steps:
+            machine = step.machine if isinstance(step, Drain | Destroy) else None
+            ends = isinstance(step, Drain | Destroy) and step.rule in (Rule.IDLE, Rule.DRAINED)
+            known = self._cluster.machines.get(machine.name) if machine is not None else None
+            if ends and known is not None and (why := await self._volumes_on(known.node_id)):
+                kept.append(Keep(known, Rule.HAS_DATA, why))
+            else:
+                kept.append(step)
+        return kept
+
+    async def _volumes_on(self, node_id: NodeId) -> str:
+        """Why the node is kept; empty if it has no retained volumes."""
+        member = self._cluster.nodes.get(node_id)
+        if member is None or member.node.status is NodeStatus.NOT_READY:
+            return ""
+        try:
+            count = await self._retained_volumes(member.node)
+        except PersysError as err:
+            return f"its node does not report its volumes: {err}"
+        return f"its node has {count} retained volumes: delete them first" if count else ""
 
     async def _perform(
         self, pool_id: str, step: Keep | Drain | Destroy | Remove | DropPool

@@ -29,6 +29,7 @@ from persys.errors import (
 )
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import DISK, Node, VolumeState
 from persys.model.nodepool import (
     TAG_CLUSTER,
     TAG_CLUSTER_UID,
@@ -51,8 +52,10 @@ from persys.providers.port import (
     Provider,
 )
 from persys.providers.user_data import Boot, user_data
+from persys.scheduler.dispatch.agent_client import AgentClient
 from persys.scheduler.reconcile.reconciler import Reconciler
 from persys.scheduler.state.cluster import ClusterState, WorkloadState
+from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.stored.revision import revision_of
 
 log = structlog.get_logger()
@@ -61,6 +64,7 @@ TOKEN_LIFETIME = timedelta(minutes=15)
 LIST_SECONDS = 150.0
 CALL_SECONDS = 330.0
 _CREDENTIALS_MAX = 64
+_ON_NODE = (DISK, "local")  # drivers whose volumes are lost with the machine
 
 # Opens the provider of a pool with its credentials. Raises RefusedError.
 OpenProvider = Callable[[NodePool, Mapping[str, str]], Provider]
@@ -216,6 +220,23 @@ class Provisioner:
             instance.created_at or first,
             stopped=instance.state is InstanceState.STOPPED,
         )
+
+
+def volume_counter(agents: AgentClient) -> Callable[[Node], Awaitable[int]]:
+    """Counts the volumes on a node that stay there after their workloads were deleted."""
+
+    async def count(node: Node) -> int:
+        request = agent_pb2.ListVolumesRequest()
+        try:
+            answer = await agents.call(node.id, node.endpoint, "ListVolumes", request)
+        except RefusedError:
+            return 0  # this agent has no managed volumes
+        return sum(
+            view.state == VolumeState.RETAINED and view.driver in _ON_NODE
+            for view in answer.volumes
+        )
+
+    return count
 
 
 def parse_credentials(value: bytes) -> dict[str, str]:

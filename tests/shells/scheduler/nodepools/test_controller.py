@@ -15,6 +15,7 @@ from persys.scheduler.build import MachineSources
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Unit
+from persys.wire.gen.agent.v1.agent_pb2 import VolumeView
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
 from shells.scheduler.nodepools.fake_provider import FakeProvider
@@ -83,6 +84,11 @@ def is_idle(cluster: Cluster) -> bool:
     """Whether the scheduler has seen that the machine of the pool has no workloads."""
     steps = cluster.app.pool_controller.status("burst").steps
     return any(isinstance(step, Keep) and "has 0 workloads" in step.why for step in steps)
+
+
+def keeps_volumes(cluster: Cluster) -> bool:
+    steps = cluster.app.pool_controller.status("burst").steps
+    return any(isinstance(step, Keep) and "1 retained volumes" in step.why for step in steps)
 
 
 def states(view: pb.NodePoolView) -> list[str]:
@@ -304,6 +310,27 @@ async def test_an_unreadable_machine_record_stops_its_pool(
     assert not view.machines
     assert provider.destroyed == []
     assert len(provider.requests) == 1
+
+
+async def test_a_machine_with_a_retained_volume_is_kept(
+    cluster: Cluster, provider: FakeProvider
+) -> None:
+    await create(cluster, a_spec(min=1))
+    await until(cluster, lambda view: states(view) == ["booting"])
+    node = provider.nodes[MACHINE] = await cluster.join(MACHINE, cpu=2000)
+    await until(cluster, lambda view: states(view) == ["ready"])
+    node.agent.listed_volumes = [
+        VolumeView(workload_id="db", name="data", driver="local", state="retained")
+    ]
+
+    request = pb.DeleteNodePoolRequest(pool_id="burst")
+    await cluster.control.stub.DeleteNodePool(request, timeout=10)
+    await until(cluster, lambda view: keeps_volumes(cluster))
+
+    assert states(await pool_of(cluster)) == ["draining"]
+    assert provider.destroyed == []
+    node.agent.listed_volumes = []
+    await until(cluster, lambda view: provider.destroyed == ["i-1"])
 
 
 async def test_an_invalid_pool_is_refused_with_the_field(cluster: Cluster) -> None:
