@@ -272,13 +272,18 @@ REGRESSIONS = (
         FEDERATION,
     ),
     Regression(
-        "a remote copy that is being deleted counts as absent",
+        "a remote deletion is confirmed before the copy has stopped",
         (
             Patch(
                 "src/persys/federation/runtime.py",
                 "        return artefact_of(view, order) if view is not None else None\n",
                 "        gone = view is None or view.status == Status.DELETING\n"
                 "        return None if gone else artefact_of(view, order)\n",
+            ),
+            Patch(
+                "src/persys/federation/runtime.py",
+                "        await self._until(order, lambda _view: False)\n",
+                "",
             ),
         ),
         FEDERATION,
