@@ -20,7 +20,7 @@ from persys.agent.images.store import ImageStore
 from persys.agent.journal.recorder import Recorder
 from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics, export_workloads
-from persys.agent.node.capabilities import StoragePools, capabilities_of
+from persys.agent.node.capabilities import NodeCapabilities, StoragePools, capabilities_of
 from persys.agent.node.usage import UtilizationSampler, WorkloadUsageSampler
 from persys.agent.ports import Host, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes
@@ -54,7 +54,6 @@ from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
-from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
 
 REQUESTS_MAX = 1024
@@ -108,7 +107,7 @@ class NodeComponents:
     host_sampler: UtilizationSampler
     usage_sampler: WorkloadUsageSampler
     pools: StoragePools
-    capabilities: Callable[[], Capabilities]
+    capabilities: NodeCapabilities
     unavailable: Callable[[], list[WorkloadType]]
 
 
@@ -171,7 +170,7 @@ def build_node(settings: AgentSettings, environment: Environment, shared: Shared
         usage=lambda: usage_sampler.usage,
     )
 
-    def capabilities() -> Capabilities:
+    def collect() -> Capabilities:
         found = capabilities_of(
             settings, runtimes, environment.host, environment.volumes, pools.current()
         )
@@ -186,7 +185,7 @@ def build_node(settings: AgentSettings, environment: Environment, shared: Shared
         UtilizationSampler(journal, root, paths, environment.host),
         usage_sampler,
         pools,
-        capabilities,
+        NodeCapabilities(collect),
         unavailable,
     )
 
@@ -248,11 +247,7 @@ def build_limits(settings: AgentSettings, node: NodeComponents) -> AdmissionLimi
         settings.admission_memory_percent,
         settings.admission_disk_percent,
     )
-
-    def allocatable() -> Resources:
-        return node.capabilities().allocatable
-
-    return AdmissionLimits(most, settings.admission_half_life, allocatable)
+    return AdmissionLimits(most, settings.admission_half_life, node.capabilities.allocatable)
 
 
 def build_orders(
@@ -354,7 +349,7 @@ def build_session(
     return SchedulerSession(
         registration,
         settings.scheduler_addr,
-        node.capabilities,
+        node.capabilities.collect,
         connect=environment.connect or build_connect(settings, environment, shared, api),
         random=environment.random,
         journal=environment.journal,

@@ -75,6 +75,24 @@ def _features(settings: AgentSettings, runtimes: NodeRuntimes) -> frozenset[str]
     return frozenset(features)
 
 
+class NodeCapabilities:
+    """Collects what the node offers, and keeps the last result.
+
+    Admission uses the last result: an order neither waits for the collection nor fails with it.
+    """
+
+    def __init__(self, collect: Callable[[], Capabilities]) -> None:
+        self._collect = collect
+        self._last = collect()
+
+    def collect(self) -> Capabilities:
+        self._last = self._collect()
+        return self._last
+
+    def allocatable(self) -> Resources:
+        return self._last.allocatable
+
+
 class StoragePools:
     """The local storage pool and those of libvirt, refreshed periodically."""
 
