@@ -1,6 +1,7 @@
 """Logs, exec and usage of a workload that runs in another cluster, on the real Docker."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -61,12 +62,15 @@ def offloaded(image: str, script: str) -> pb.WorkloadSpec:
     )
 
 
-def text(chunks: Iterator[pb.LogChunk], until: bytes) -> bytes:
+def followed(chunks: Iterator[pb.LogChunk], ticks: int) -> bytes:
+    """What is logged until the n-th tick."""
     read = b""
-    for chunk in chunks:
-        read += chunk.data
-        if until in read:
-            break
+    assert isinstance(chunks, Generator)
+    with closing(chunks):
+        for chunk in chunks:
+            read += chunk.data
+            if read.count(b"tick") >= ticks:
+                break
     return read
 
 
@@ -79,8 +83,7 @@ def test_logs_exec_and_usage_work_across_clusters(
     assert view.assigned_node_id == "federated"
     assert view.metadata["remote_workload"] == f"home--{name}"
 
-    followed = home.client.stream_logs(name, follow=True)
-    assert b"started" in text(followed, b"tick")
+    assert b"started" in followed(home.client.stream_logs(name, follow=True), ticks=3)
     tail = b"".join(chunk.data for chunk in home.client.stream_logs(name, tail=1))
     assert tail == b"tick\n"
 
