@@ -173,4 +173,4 @@ def test_an_idle_pool_shrinks(pooled: PooledCluster, unique_id: str, demo_image:
     pooled.cluster.client.delete(unique_id)
 
     eventually(lambda: pooled.existing() == [], pooled.shown, within=SHRINK_SECONDS)
-    eventually(lambda: pooled.nodes() == {}, "the node is removed")
+    eventually(lambda: pooled.nodes() == {}, "the node is removed", within=SHRINK_SECONDS)
