@@ -73,6 +73,8 @@ class Offer(Struct, frozen=True):
             features=found.features | images,
             remote=self.remote,
             largest=self.largest,
+            # The size of a local pool is measured rarely.
+            pools=tuple(replace(pool, total_gb=self.total.disk_gb) for pool in found.pools),
         )
 
 

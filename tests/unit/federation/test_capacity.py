@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from persys.federation.capacity import Limits, Offer, RemoteHost, offer_of
-from persys.model.node import Capabilities
+from persys.model.node import Capabilities, StoragePool
 from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -81,6 +81,15 @@ def test_a_federated_node_of_the_remote_cluster_is_not_offered() -> None:
     federated.remote = "third 10.0.0.1:8085"
 
     assert offer_of([federated], Resources(), Limits()) == Offer()
+
+
+def test_the_pool_of_the_node_has_the_disk_of_the_offer() -> None:
+    """Also if the remote cluster did not respond when the process started."""
+    measured = Capabilities(1000, 1000, pools=(StoragePool("local", "local", 0),))
+
+    found = Offer(total=Resources(4000, 8000, 50)).capabilities(measured)
+
+    assert found.pools == (StoragePool("local", "local", 50),)
 
 
 def test_another_type_or_label_is_registered() -> None:
