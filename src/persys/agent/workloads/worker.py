@@ -55,6 +55,7 @@ NOT_SETTLED = "NotSettled"
 PREPARATIONS = frozenset({Step.PULL, Step.PREPARE_VOLUMES})
 BACK_OFF_MIN_SECONDS = 0.5
 BACK_OFF_MAX_SECONDS = 30.0
+EARLY_SECONDS = 0.001  # a timer may fire this much early
 # A workload that cannot be inspected is unknown at first, and failed from this attempt on.
 ATTEMPTS_UNKNOWN_MAX = 3
 # How long an order is resumed alone, by the last exit.
@@ -356,7 +357,7 @@ class Worker:
         """Whether the workload is backing off. It is inspected after that."""
         seconds = self._backing_off_until.get(workload_id, 0.0) - self._clock.monotonic()
         entry = self._journal.entries.get(workload_id)
-        if seconds <= 0 or entry is None or self._must_stop(entry.order):
+        if seconds < EARLY_SECONDS or entry is None or self._must_stop(entry.order):
             self._backing_off_until.pop(workload_id, None)
             return False
         self._queue.wake_after(workload_id, seconds)
