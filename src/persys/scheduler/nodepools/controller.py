@@ -154,7 +154,10 @@ class PoolController:
 
     def _due_at(self, pool_id: str) -> float:
         status = self._status(pool_id)
-        return max(status.due_at, status.passed_at + self._pass_interval)
+        due_at = status.due_at
+        if len(self._cluster.waiting):
+            due_at = min(due_at, status.passed_at + BUSY_SECONDS)
+        return max(due_at, status.passed_at + self._pass_interval)
 
     def _pause(self) -> float | None:
         waiting = [pool_id for pool_id in self._cluster.node_pools if pool_id not in self._running]
@@ -185,7 +188,7 @@ class PoolController:
             return
         status = self._status(pool_id)
         idle = all(isinstance(step, Keep) and step.rule is Rule.IN_USE for step in status.steps)
-        seconds = IDLE_SECONDS if idle and not len(self._cluster.waiting) else BUSY_SECONDS
+        seconds = IDLE_SECONDS if idle else BUSY_SECONDS  # sooner while workloads wait
         status.passed_at = self._clock.monotonic()
         status.due_at = status.passed_at + seconds
 

@@ -9,10 +9,12 @@ from datetime import datetime
 
 from persys.core.nodepools.growth import blocked, cheapest, rooms_of
 from persys.core.nodepools.steps import Create, PoolInstance, Step, Waiting
-from persys.errors import NotFoundError, PersysError
+from persys.errors import DeniedError, NotFoundError, PersysError
 from persys.infra.clock import Clock
+from persys.infra.rpc.authorizer import CALLER
 from persys.model.ids import WorkloadId
 from persys.model.nodepool import NodePool, PoolId
+from persys.model.role import Permission
 from persys.scheduler.api.methods import Context, need
 from persys.scheduler.nodepools.controller import PoolController
 from persys.scheduler.nodepools.observed import Observed
@@ -107,6 +109,7 @@ class NodePoolsApi:
     async def CreateNodePool(
         self, request: control_pb2.CreateNodePoolRequest, context: Context
     ) -> control_pb2.NodePoolAnswer:
+        _check_credentials(request.pool.credentials)
         pool = await self._pools.apply(pool_of(request.pool))
         return control_pb2.NodePoolAnswer(accepted=True, pool=self._view(pool))
 
@@ -150,3 +153,14 @@ class NodePoolsApi:
     def _view(self, pool: NodePool) -> control_pb2.NodePoolView:
         problem = self._controller.status(pool.pool_id).problem
         return pool_view(pool, self._pools.machines(pool), problem=problem)
+
+
+def _check_credentials(name: str) -> None:
+    """The provider receives the value of the secret: naming it needs the permission for secrets too."""
+    caller = CALLER.get()
+    if name and caller is not None and Permission.SECRETS not in caller.deeds:
+        raise DeniedError(
+            f"{caller.identity} may not use secret '{name}' as credentials:"
+            f" expected the permission {Permission.SECRETS}",
+            reason="role",
+        )

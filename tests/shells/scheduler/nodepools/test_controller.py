@@ -1,17 +1,22 @@
 """Node pools of a real scheduler, with a provider in memory and nodes that the test starts."""
 
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any, cast
 
 import grpc
 import pytest
 
 from persys.core.nodepools.steps import Keep
-from persys.errors import ProviderThrottledError, ProviderUnavailableError
+from persys.errors import DeniedError, ProviderThrottledError, ProviderUnavailableError
 from persys.infra.clock import SystemClock
+from persys.infra.rpc.authorizer import CALLER
+from persys.model.identity import Caller, Identity
+from persys.model.role import Permission, Role
 from persys.scheduler.app import Scheduler
 from persys.scheduler.build import MachineSources
+from persys.scheduler.nodepools.pool_api import NodePoolsApi
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Unit
@@ -339,3 +344,15 @@ async def test_an_invalid_pool_is_refused_with_the_field(cluster: Cluster) -> No
 
     assert not response.accepted
     assert response.reason.startswith("min: invalid min 9")
+
+
+async def test_credentials_of_a_pool_need_the_permission_for_secrets() -> None:
+    api = NodePoolsApi(cast("Any", None), cast("Any", None), cast("Any", None))
+    token = Caller(
+        Identity(Role.OPERATOR, "ci"), frozenset({Permission.NODES}), datetime.now(UTC), "1"
+    )
+    CALLER.set(token)
+    request = pb.CreateNodePoolRequest(pool=a_spec(credentials="aws"))
+
+    with pytest.raises(DeniedError, match="may not use secret 'aws' as credentials"):
+        await api.CreateNodePool(request, cast("Any", None))
