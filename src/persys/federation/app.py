@@ -100,7 +100,7 @@ class Federation:
     def __init__(
         self, settings: FederationSettings, node_id: NodeId, remote: Remote, around: Surroundings
     ) -> None:
-        names, host, reports = Names(settings.cluster_id), RemoteHost(), PendingReports()
+        names, host, reports = Names(settings.cluster_id, node_id), RemoteHost(), PendingReports()
         journal, clock = around.journal, around.clock
         metrics = FederationMetrics()
         self._remote, self._journal = remote, journal

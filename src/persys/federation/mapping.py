@@ -28,6 +28,7 @@ from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 HOME_REVISION = "persys.home_revision"
+HOME_NODE = "persys.home_node"  # several nodes of one home cluster may use the same remote cluster
 # The time of `stop_after` is divided: this process stops the workload after a third without contact to the
 # home cluster, the remote leader after a third without contact to this process, and the remote agent after a
 # third without contact to its leader.
@@ -37,14 +38,15 @@ PROGRESS_AFTER = timedelta(seconds=2)  # the progress of a pull is not an event
 
 _DESIRED = {Desired.RUNNING: "Running", Desired.STOPPED: "Stopped"}
 _REASONS: dict[str, FailureReason] = {reason.value: reason for reason in FailureReason}
-_DIGEST_LENGTH = 16
+_NODE_DIGEST_LENGTH, _FIELD_DIGEST_LENGTH = 8, 16
 
 
 class Names:
-    """The ids of the workloads and secrets of one home cluster in the remote cluster."""
+    """The ids of the workloads and secrets of one federated node in the remote cluster."""
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, node: str) -> None:
         self.home = home
+        self.node = node
         self.prefix = prefix_of(home)
 
     def named(self, name: str) -> str:
@@ -62,11 +64,14 @@ class Names:
 
     def secret(self, workload_id: WorkloadId, field: str) -> str:
         """The name of a secret. Names are in lower case, fields are not."""
-        digest = sha256(field.encode()).hexdigest()[:_DIGEST_LENGTH]
-        return f"{self.secret_prefix(workload_id)}{digest}"
+        return f"{self.secret_prefix(workload_id)}{_digest(field, _FIELD_DIGEST_LENGTH)}"
 
     def secret_prefix(self, workload_id: WorkloadId) -> str:
-        return f"{self.remote(workload_id)}."
+        return f"{self.remote(workload_id)}.{_digest(self.node, _NODE_DIGEST_LENGTH)}"
+
+
+def _digest(text: str, length: int) -> str:
+    return sha256(text.encode()).hexdigest()[:length]
 
 
 def check_order(order: Order, names: Names) -> None:
@@ -89,7 +94,7 @@ def check_order(order: Order, names: Names) -> None:
 def apply_request(order: Order, names: Names) -> pb.ApplyWorkloadRequest:
     """Without rules: what has arrived by federation is not offloaded again."""
     spec = _with_remote_names(_with_references(order, names), order.workload_id, names)
-    metadata = {HOME_CLUSTER: names.home, HOME_REVISION: order.revision}
+    metadata = {HOME_CLUSTER: names.home, HOME_NODE: names.node, HOME_REVISION: order.revision}
     third = order.stop_after_seconds // STOP_AFTER_PARTS
     if third:
         metadata[HOME_STOP_AFTER] = str(third)
@@ -236,6 +241,12 @@ def refusal(plan: pb.WorkloadPlan, *, exists: bool) -> Failure | None:
         code = UNPLACEABLE if exists else NODE_FULL
         return Failure(FailureReason.INSUFFICIENT_RESOURCES, plan.reason, code=code)
     return None
+
+
+def other_owner(view: pb.WorkloadView, names: Names) -> str:
+    """The node of the home cluster that a copy belongs to, if it is not this one."""
+    owner = view.spec.metadata.get(HOME_NODE, names.node)
+    return owner if owner != names.node else ""
 
 
 def has_revision(view: pb.WorkloadView, order: Order) -> bool:

@@ -28,6 +28,7 @@ from persys.federation.mapping import (
     is_placed,
     is_waiting,
     keeping_data,
+    other_owner,
     plan_request,
     refusal,
     secret_values,
@@ -70,7 +71,12 @@ class ClusterRuntime:
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
         """Create or update it. An update that does not fit is not applied."""
         request = apply_request(order, self._names)
-        present = await self._view(order)
+        present = await self._any_view(order)
+        if present is not None and (owner := other_owner(present, self._names)):
+            return Failure(
+                FailureReason.RUNTIME_ERROR,
+                f"{present.workload_id} of node {owner} still exists in the remote cluster",
+            )
         try:
             if failure := await self._put_secrets(order, present):
                 return failure
@@ -197,6 +203,8 @@ class ClusterRuntime:
         return None
 
     async def _delete(self, order: Order) -> Failure | None:
+        if await self._view(order) is None:
+            return None
         try:
             answer = await self._remote.delete(self._names.remote(order.workload_id))
         except NotFoundError:
@@ -222,6 +230,11 @@ class ClusterRuntime:
         return None
 
     async def _view(self, order: Order) -> pb.WorkloadView | None:
+        """None: the remote cluster has no copy of this node."""
+        view = await self._any_view(order)
+        return view if view is not None and not other_owner(view, self._names) else None
+
+    async def _any_view(self, order: Order) -> pb.WorkloadView | None:
         return await self._remote.workload(self._names.remote(order.workload_id))
 
     async def _until(
@@ -298,6 +311,7 @@ class RemoteGarbage:
             for remote_id, home_id in unknown.items()
             if (view := await self._remote.workload(remote_id)) is not None
             and view.spec.metadata.get(HOME_CLUSTER) == self._names.home
+            and not other_owner(view, self._names)
         ]
 
     async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:

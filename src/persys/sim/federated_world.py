@@ -110,7 +110,7 @@ class FederatedWorld(World):
     def __init__(self, plan: Plan, *, trace: Trace | None = None) -> None:
         super().__init__(plan, trace=trace)
         self.token = Token()
-        self.copies = RemoteCopies(Names(self.cluster), partial(_spec, plan.seed))
+        self.copies = RemoteCopies(Names(self.cluster, FEDERATED), partial(_spec, plan.seed))
         shape = remote_shape(plan.shape)
         self.remote = RemoteWorld(
             Plan(plan.seed, shape, ()),

@@ -200,7 +200,7 @@ class ForgetfulWorld(FederatedWorld):
 
 
 def test_a_process_that_takes_silence_for_absence_is_detected() -> None:
-    """Its node confirms the removal of a copy that runs."""
+    """Its node confirms the removal of a copy that runs, or leaves one for ever."""
     names = names_of(is_offloaded)[:6]
 
     outcome = run_with(
@@ -211,4 +211,4 @@ def test_a_process_that_takes_silence_for_absence_is_detected() -> None:
     )
 
     assert outcome.violation is not None
-    assert outcome.violation.promise == "3 reservation"
+    assert outcome.violation.promise in ("3 reservation", "8 everything ends")

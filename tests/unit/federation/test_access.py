@@ -80,7 +80,7 @@ async def test_the_request_for_logs_is_passed_on(tmp_path: Path) -> None:
     async def write(chunk: agent_pb2.LogChunk) -> None:
         written.append(chunk)
 
-    sessions = RemoteSessions(remote, Names("home"), await a_journal(tmp_path))
+    sessions = RemoteSessions(remote, Names("home", "east"), await a_journal(tmp_path))
     await sessions.logs(
         agent_pb2.LogsRequest(
             workload_id="web", tail=5, previous=True, service="db", since_unix_nanos=10**9
@@ -102,7 +102,7 @@ async def test_an_exec_session_and_a_console_are_passed_on(tmp_path: Path, conso
     async def write(output: agent_pb2.ExecOutput) -> None:
         written.append(output)
 
-    sessions = RemoteSessions(Echo(), Names("home"), await a_journal(tmp_path))
+    sessions = RemoteSessions(Echo(), Names("home", "east"), await a_journal(tmp_path))
     start = agent_pb2.ExecStart(workload_id="web", console=console)
     await sessions.exec(
         inputs(agent_pb2.ExecInput(start=start), agent_pb2.ExecInput(stdin=b"hello")), write
@@ -115,7 +115,7 @@ async def test_an_exec_session_and_a_console_are_passed_on(tmp_path: Path, conso
 async def test_unknown_workloads_and_sessions_without_a_start_are_refused(tmp_path: Path) -> None:
     async def write(_message: object) -> None: ...
 
-    sessions = RemoteSessions(Echo(), Names("home"), await a_journal(tmp_path))
+    sessions = RemoteSessions(Echo(), Names("home", "east"), await a_journal(tmp_path))
 
     with pytest.raises(NotFoundError):
         await sessions.logs(agent_pb2.LogsRequest(workload_id="other"), write)
@@ -127,7 +127,7 @@ async def test_the_number_of_sessions_is_limited(tmp_path: Path) -> None:
     async def write(_message: object) -> None: ...
 
     remote = Echo()
-    sessions = RemoteSessions(remote, Names("home"), await a_journal(tmp_path))
+    sessions = RemoteSessions(remote, Names("home", "east"), await a_journal(tmp_path))
     follow = agent_pb2.LogsRequest(workload_id="web", follow=True)
     async with asyncio.TaskGroup() as group:
         for _ in range(SESSIONS_MAX):

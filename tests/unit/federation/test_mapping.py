@@ -11,6 +11,7 @@ from persys.core.agent.next_step import Condition
 from persys.errors import InvalidError, RuntimeUnavailableError
 from persys.federation.mapping import (
     HOME_CLUSTER,
+    HOME_NODE,
     HOME_REVISION,
     HOME_STOP_AFTER,
     UNPLACEABLE,
@@ -40,7 +41,7 @@ from persys.wire.agent.spec import with_derived_fields
 from persys.wire.control.spec_decode import workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
-HOME = Names("home")
+HOME = Names("home", "east")
 NOTHING = Resources()
 
 
@@ -139,7 +140,11 @@ def test_the_request_names_its_home_and_has_no_rules() -> None:
 
     assert request.workload_id == "home--web"
     assert request.desired_state == "Stopped"
-    assert dict(request.spec.metadata) == {HOME_CLUSTER: "home", HOME_REVISION: "r1"}
+    assert dict(request.spec.metadata) == {
+        HOME_CLUSTER: "home",
+        HOME_NODE: "east",
+        HOME_REVISION: "r1",
+    }
     assert workload_rules(request.spec) == (NO_RULES, 0)
 
 

@@ -25,7 +25,7 @@ from persys.model.workload import Desired, Order
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from unit.federation.in_memory import FULL, MemoryCluster
 
-NAMES = Names("home")
+NAMES = Names("home", "east")
 REMOTE_ID = "home--web"
 DEADLINE_SECONDS = 20.0
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -52,13 +52,13 @@ def an_order(
 
 
 @asynccontextmanager
-async def a_runtime(cluster: MemoryCluster) -> AsyncIterator[ClusterRuntime]:
+async def a_runtime(cluster: MemoryCluster, names: Names = NAMES) -> AsyncIterator[ClusterRuntime]:
     metrics = FederationMetrics()
-    events = RemoteEvents(cluster, NAMES, metrics)
+    events = RemoteEvents(cluster, names, metrics)
     async with asyncio.timeout(DEADLINE_SECONDS), asyncio.TaskGroup() as group:
         feeding = group.create_task(events.run())
         try:
-            yield ClusterRuntime(cluster, NAMES, events, metrics)
+            yield ClusterRuntime(cluster, names, events, metrics)
         finally:
             feeding.cancel()
 
@@ -89,6 +89,23 @@ def test_create_applies_the_order_there() -> None:
         reported = (await present(runtime, order)).reported
         assert reported is not None
         assert reported.actual is Actual.RUNNING
+
+    assert list(on_a_cluster(scenario).views) == [REMOTE_ID]
+
+
+def test_a_copy_of_another_node_of_the_home_cluster_is_left_alone() -> None:
+    async def scenario(runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        order = an_order()
+        await runtime.create(order, {})
+        async with a_runtime(cluster, Names("home", "west")) as other:
+            assert await other.inspect(order) is None
+            failure = await other.create(order, {})
+            assert failure is not None
+            assert "home--web of node east still exists" in failure.message
+            assert failure.retryable
+            assert await other.remove(order, await present(runtime, order)) is None
+            garbage = RemoteGarbage(cluster, Names("home", "west"), frozenset)
+            assert await garbage.inventory() == []
 
     assert list(on_a_cluster(scenario).views) == [REMOTE_ID]
 
@@ -327,7 +344,7 @@ def test_only_what_was_deleted_at_home_is_garbage_there(spec: Spec, deleted: boo
         order = an_order(spec=spec)
         await runtime.create(order, {})
         cluster.views["other--web"] = pb.WorkloadView(workload_id="other--web")
-        cluster.stored["home--web.abc"] = b"left"
+        cluster.stored[NAMES.secret(order.workload_id, "env KEY")] = b"left"
         source = RemoteGarbage(cluster, NAMES, lambda: ())
         items = await source.inventory()
         found = unowned_items(
