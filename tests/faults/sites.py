@@ -16,9 +16,11 @@ from typing import NamedTuple
 import persys.agent
 from persys.agent.runtimes.docker.engine import Engine
 from persys.agent.runtimes.vm.libvirt import Libvirt
+from persys.infra import subprocesses
 from persys.infra.aio.path_calls import PathCalls
 
 AGENT = Path(persys.agent.__file__).parent
+RUNNER = Path(subprocesses.__file__)  # runs programs for the agent, and opens files for them
 PATHS, DOCKER, LIBVIRT, PROGRAMS = "paths", "docker", "libvirt", "programs"
 DRIVERS = (PATHS, DOCKER, LIBVIRT, PROGRAMS)
 # The drivers themselves: their internal calls are not calls of the agent.
@@ -45,7 +47,7 @@ class Transparent(NamedTuple):
 @dataclass(frozen=True)
 class Site:
     driver: str
-    file: str  # relative to the package of the agent
+    file: str  # relative to the package of the agent, or the name of RUNNER
     function: str
     number: int  # of the call within the function, from 1
     first_line: int
@@ -111,7 +113,7 @@ TRANSPARENT = [
 
 @cache
 def all_sites() -> tuple[Site, ...]:
-    files = sorted(path for path in AGENT.rglob("*.py"))
+    files = sorted([*AGENT.rglob("*.py"), RUNNER])
     return tuple(site for path in files for site in _sites_in(path))
 
 
@@ -141,12 +143,13 @@ def site_at(frame: FrameType | None, driver: str) -> Site | None:
 def _by_file(driver: str) -> dict[str, list[Site]]:
     found: dict[str, list[Site]] = {}
     for site in sites_of(driver):
-        found.setdefault(str(AGENT / site.file), []).append(site)
+        path = RUNNER if site.file == RUNNER.name else AGENT / site.file
+        found.setdefault(str(path), []).append(site)
     return found
 
 
 def _sites_in(path: Path) -> Iterator[Site]:
-    file = path.relative_to(AGENT).as_posix()
+    file = RUNNER.name if path == RUNNER else path.relative_to(AGENT).as_posix()
     if file in OWN_FILES:
         return
     tree = ast.parse(path.read_text())
