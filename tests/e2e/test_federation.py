@@ -246,7 +246,7 @@ def test_a_workload_with_stop_after_is_stopped_there_before_it_runs_at_home(
     federation: Federation, full: None, database: pb.WorkloadSpec
 ) -> None:
     home, remote = federation.home, federation.remote
-    database.stop_after_seconds = 30
+    database.stop_after_seconds = 90
     database.container.stop_grace_seconds = 1
     home.apply("db", database)
     federation.wait_until_offloaded("db")
@@ -258,8 +258,8 @@ def test_a_workload_with_stop_after_is_stopped_there_before_it_runs_at_home(
         assert federation.copies("db") <= 1, "a workload with data has one copy"
         return bool(running("db", node_id=home.node_id))
 
-    eventually(lambda: remote.containers("db") == set(), "the remote cluster stops it", within=60)
-    eventually(runs_at_home, lambda: f"it runs at home: {home.statuses()}", within=MOVE_SECONDS)
+    eventually(lambda: remote.containers("db") == set(), "the remote cluster stops it", within=90)
+    eventually(runs_at_home, lambda: f"it runs at home: {home.statuses()}", within=180)
     federation.process.start()
 
     def only_at_home() -> bool:

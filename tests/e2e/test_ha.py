@@ -133,8 +133,8 @@ async def test_no_failover_loses_acknowledged_workloads(
     before = containers.inspect(containers.container_ids(node_id))
     load = Load()
     async with some_nodes(schedulers) as nodes, loaded(schedulers, load):
-        in_vain = partial(frozen_with_orders, nodes=nodes)
-        for lose in (killed, in_vain, with_frozen_members, cut_from_a_member, stopped):
+        frozen = partial(frozen_with_orders, nodes=nodes)
+        for lose in (killed, frozen, with_frozen_members, cut_from_a_member, stopped):
             await lose(schedulers, load)
             check_copies(nodes)
         assert agent.runs
@@ -241,7 +241,7 @@ async def frozen_with_orders(schedulers: Schedulers, load: Load, *, nodes: list[
     await asyncio.to_thread(
         eventually, lambda: any(node.agent.senders for node in nodes), "an order by the next one"
     )
-    # One order per node may have been in the hands of gRPC when the leader was frozen.
+    # One order per node may have been passed to gRPC before the leader was frozen.
     assert all(sum(sender in old for sender in node.agent.senders) <= 1 for node in nodes)
 
 
