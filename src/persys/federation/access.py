@@ -2,18 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from queue import SimpleQueue
 
-from persys.agent.access.sessions import SESSIONS_MAX
+from persys.agent.access.sessions import SessionSlots, first_input, known_workload
 from persys.agent.journal.store import Journal
 from persys.core.agent.report import UsageSample
-from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.federation.mapping import Names
 from persys.federation.ports import Remote
 from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock
-from persys.model.ids import WorkloadId, workload_id
+from persys.model.ids import WorkloadId
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -66,7 +65,7 @@ class RemoteSessions:
         self._remote = remote
         self._names = names
         self._journal = journal
-        self._session_count = 0
+        self._slots = SessionSlots()
 
     async def logs(
         self,
@@ -74,7 +73,7 @@ class RemoteSessions:
         write: Callable[[agent_pb2.LogChunk], Awaitable[None]],
     ) -> None:
         wanted = pb.LogsRequest(
-            workload_id=self._names.remote(self._known(request.workload_id)),
+            workload_id=self._remote_id(request.workload_id),
             service=request.service,
             follow=request.follow,
             tail=request.tail,
@@ -83,52 +82,37 @@ class RemoteSessions:
         )
         if request.since_unix_nanos:
             wanted.since.FromNanoseconds(request.since_unix_nanos)
-        async with self._session(), aclosing(self._remote.logs(wanted)) as chunks:
-            async for chunk in chunks:
-                await write(
-                    agent_pb2.LogChunk(data=chunk.data, stream=chunk.stream, service=chunk.service)
-                )
+        with self._slots.taken():
+            async with aclosing(self._remote.logs(wanted)) as chunks:
+                async for chunk in chunks:
+                    await write(
+                        agent_pb2.LogChunk(
+                            data=chunk.data, stream=chunk.stream, service=chunk.service
+                        )
+                    )
 
     async def exec(
         self,
         inputs: AsyncIterator[agent_pb2.ExecInput],
         write: Callable[[agent_pb2.ExecOutput], Awaitable[None]],
     ) -> None:
-        first = await anext(inputs, None)
-        if first is None or not first.HasField("start"):
-            raise InvalidError(
-                "start", "is missing: expected as the first message of an exec session"
-            )
-        first.start.workload_id = self._names.remote(self._known(first.start.workload_id))
+        first = await first_input(inputs)
+        first.start.workload_id = self._remote_id(first.start.workload_id)
         queue: SimpleQueue[pb.ExecInput | None] = SimpleQueue()
         queue.put(_input(first))
-        async with self._session(), task_group() as group:
-            feeding = group.create_task(_feed(inputs, queue))
-            try:
-                async with aclosing(self._remote.exec(_until_none(queue))) as outputs:
-                    async for output in outputs:
-                        await write(agent_pb2.ExecOutput.FromString(output.SerializeToString()))
-            finally:
-                queue.put(None)
-                feeding.cancel()
+        with self._slots.taken():
+            async with task_group() as group:
+                feeding = group.create_task(_feed(inputs, queue))
+                try:
+                    async with aclosing(self._remote.exec(_until_none(queue))) as outputs:
+                        async for output in outputs:
+                            await write(agent_pb2.ExecOutput.FromString(output.SerializeToString()))
+                finally:
+                    queue.put(None)
+                    feeding.cancel()
 
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[None]:
-        if self._session_count >= SESSIONS_MAX:
-            raise RefusedError(
-                f"too many sessions: this node serves at most {SESSIONS_MAX} log and exec sessions"
-            )
-        self._session_count += 1
-        try:
-            yield
-        finally:
-            self._session_count -= 1
-
-    def _known(self, named: str) -> WorkloadId:
-        checked = workload_id(named)
-        if checked not in self._journal.entries:
-            raise NotFoundError("workload", named)
-        return checked
+    def _remote_id(self, named: str) -> str:
+        return self._names.remote(known_workload(self._journal, named))
 
 
 def _input(message: agent_pb2.ExecInput) -> pb.ExecInput:

@@ -6,7 +6,6 @@ after a call without a response. Streams of the replaced connection end, and the
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,12 +16,10 @@ from persys.client.rest.connection import Gateway
 from persys.client.scheduler import SchedulerClient
 from persys.errors import SettingsError
 from persys.federation.settings import FederationSettings
-from persys.infra.atomic_files import CertificateFiles
+from persys.infra.atomic_files import CertificateFiles, Stamp, stamp
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 
 log = structlog.get_logger()
-
-_Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class Connection:
@@ -39,7 +36,7 @@ class Connection:
         self._open = open_client
         self._files = files
         self._lock = threading.Lock()
-        self._stamp = _stamp(files)
+        self._stamps = _stamps(files)
         self._number = 0  # of the address in use
         self.opened = 1  # how often it was opened
         self._client = open_client(self.address)
@@ -52,9 +49,9 @@ class Connection:
     def stub(self) -> AgentControlStub:
         """While a changed file cannot be used, the last connection stays."""
         with self._lock:
-            stamp = _stamp(self._files)
-            if stamp != self._stamp:
-                self._stamp = stamp
+            stamps = _stamps(self._files)
+            if stamps != self._stamps:
+                self._stamps = stamps
                 self._reopen()
             return self._client.stub
 
@@ -80,15 +77,8 @@ class Connection:
         log.info("remote.reopened", address=self.address)
 
 
-def _stamp(files: tuple[Path, ...]) -> _Stamp:
-    return tuple(_stamp_of(file) for file in files)
-
-
-def _stamp_of(file: Path) -> tuple[int, int, int] | None:
-    with suppress(OSError):
-        found = file.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
-    return None
+def _stamps(files: tuple[Path, ...]) -> tuple[Stamp, ...]:
+    return tuple(stamp(file) for file in files)
 
 
 def open_connection(settings: FederationSettings) -> Connection:

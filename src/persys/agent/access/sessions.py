@@ -39,6 +39,40 @@ class SessionService(Protocol):
     ) -> None: ...
 
 
+class SessionSlots:
+    """Limits the sessions that a node serves at the same time."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        if self._count >= SESSIONS_MAX:
+            raise RefusedError(
+                f"too many sessions: this node serves at most {SESSIONS_MAX} log and exec sessions"
+            )
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+
+def known_workload(journal: Journal, named: str) -> WorkloadId:
+    checked = workload_id(named)
+    if checked not in journal.entries:
+        raise NotFoundError("workload", named)
+    return checked
+
+
+async def first_input(inputs: AsyncIterator[agent_pb2.ExecInput]) -> agent_pb2.ExecInput:
+    """The message that opens an exec session."""
+    first = await anext(inputs, None)
+    if first is None or not first.HasField("start"):
+        raise InvalidError("start", "is missing: expected as the first message of an exec session")
+    return first
+
+
 class Sessions:
     def __init__(
         self,
@@ -59,7 +93,7 @@ class Sessions:
         )
         self._consoles = consoles
         self._exec_enabled = exec_enabled
-        self._session_count = 0
+        self._slots = SessionSlots()
 
     async def logs(
         self,
@@ -74,11 +108,11 @@ class Sessions:
             raise InvalidError(
                 "follow", "cannot be combined with previous: the log of an ended run does not grow"
             )
-        named = self._known(request.workload_id)
+        named = known_workload(self._journal, request.workload_id)
         logs = self._consoles() if self._is_machine(named) else self._logs
         if logs is None:
             raise RefusedError(_NO_ACCESS)
-        with self._session():
+        with self._slots.taken():
             await logs.write(named, request, write)
 
     async def exec(
@@ -88,13 +122,8 @@ class Sessions:
     ) -> None:
         if not self._exec_enabled:
             raise RefusedError("this node does not allow exec (PERSYS_EXEC_ENABLED)")
-        first = await anext(inputs, None)
-        if first is None or not first.HasField("start"):
-            raise InvalidError(
-                "start", "is missing: expected as the first message of an exec session"
-            )
-        start = first.start
-        named = self._known(start.workload_id)
+        start = (await first_input(inputs)).start
+        named = known_workload(self._journal, start.workload_id)
         if self._is_machine(named) or start.console:
             await self._console(named, start, inputs, write)
             return
@@ -102,7 +131,7 @@ class Sessions:
             raise InvalidError("start.command", "is missing: expected the command to run")
         if self._docker is None:
             raise RefusedError(_NO_ACCESS)
-        with self._session():
+        with self._slots.taken():
             part = await self._running_part(self._docker, named, start.service)
             async with self._docker.exec(
                 part, list(start.command), tty=start.tty, stdin=True
@@ -130,7 +159,7 @@ class Sessions:
         consoles = self._consoles()
         if consoles is None:
             raise RefusedError(_NO_ACCESS)
-        with self._session():
+        with self._slots.taken():
             await consoles.attach(start, inputs, write)
 
     async def _relay(
@@ -172,24 +201,6 @@ class Sessions:
 
     def _is_machine(self, named: WorkloadId) -> bool:
         return self._journal.entries[named].order.type is WorkloadType.VM
-
-    def _known(self, named: str) -> WorkloadId:
-        checked = workload_id(named)
-        if checked not in self._journal.entries:
-            raise NotFoundError("workload", named)
-        return checked
-
-    @contextmanager
-    def _session(self) -> Iterator[None]:
-        if self._session_count >= SESSIONS_MAX:
-            raise RefusedError(
-                f"too many sessions: this node serves at most {SESSIONS_MAX} log and exec sessions"
-            )
-        self._session_count += 1
-        try:
-            yield
-        finally:
-            self._session_count -= 1
 
 
 async def _feed(
