@@ -269,6 +269,7 @@ class Dispatcher:
         self._wake(effect.workload_id)
 
     async def _request_status(self, effect: PollStatus, endpoint: str) -> None:
+        polled_at = self._clock.now()
         try:
             seen = await self._poll_status(effect.node_id, endpoint, effect.workload_id)
         except PersysError:
@@ -277,7 +278,7 @@ class Dispatcher:
         if entry is not None and entry.dispatch is not None and not entry.dispatch.in_flight:
             entry.dispatch = replace(entry.dispatch, polled_at=self._clock.now())
             _note_revision(entry, seen)
-        self._observations.take(seen)
+        self._observations.take(seen, polled_at=polled_at)
 
     async def _poll_status(
         self, node_id: NodeId, endpoint: str, workload_id: WorkloadId

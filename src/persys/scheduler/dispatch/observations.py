@@ -60,7 +60,10 @@ class Observations:
         self._listed = listed
         self._ignored = ignored
 
-    def take(self, seen: Observation, *, from_heartbeat: bool = False) -> None:
+    def take(
+        self, seen: Observation, *, from_heartbeat: bool = False, polled_at: datetime | None = None
+    ) -> None:
+        """`polled_at`: when the node was asked, if it was."""
         seen = _bounded(seen)
         entry = self._cluster.workloads.get(seen.workload_id)
         if entry is None or entry.assignment is None or entry.assignment.node_id != seen.node_id:
@@ -74,6 +77,8 @@ class Observations:
         old = entry.observation
         if old is not None and seen.seen_at < old.seen_at:
             return
+        if polled_at is not None and entry.dispatch and polled_at < entry.dispatch.sent_at:
+            return  # it may describe the copy before the order; it is polled again
         if from_heartbeat and _lacks_revision(seen, entry):
             return
         seen = _with_known_revision(seen, entry)
@@ -108,7 +113,7 @@ class Observations:
     def take_all(self, node_id: NodeId, listed: Sequence[Observation], seen_at: datetime) -> None:
         """A full list of a node: every other workload assigned to it is absent."""
         for seen in listed:
-            self.take(seen)
+            self.take(seen, polled_at=seen_at)
         self._take_absences(node_id, {seen.workload_id for seen in listed}, seen_at)
         self._listed(node_id, listed)
 

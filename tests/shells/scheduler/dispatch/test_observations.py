@@ -81,6 +81,17 @@ def test_an_older_observation_is_ignored(world: World) -> None:
     assert (world.woken, world.entry.observation) == ([], SEEN)
 
 
+def test_a_poll_from_before_the_last_order_is_ignored(world: World) -> None:
+    world.entry.observation = None
+    world.entry.dispatch = a_dispatch(sent_at=after(10))
+
+    world.observations.take(replace(SEEN, seen_at=after(11)), polled_at=after(9))
+    assert world.entry.observation is None
+
+    world.observations.take(replace(SEEN, seen_at=after(11)), polled_at=after(10))
+    assert world.entry.observation is not None
+
+
 def test_of_two_observations_at_the_same_time_the_second_counts(world: World) -> None:
     world.observations.take(replace(SEEN, actual=Actual.STOPPED))
 
