@@ -1,4 +1,4 @@
-"""A container with a real systemd, in which our programs are installed as in docs/production.md.
+"""A container with a real systemd, in which our programs are installed as in docs/how-to/production.md.
 
 Its agent uses the Docker of the host. The container is not privileged, because not every host allows it;
 systemd needs to mount.

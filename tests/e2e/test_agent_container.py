@@ -1,4 +1,4 @@
-"""The agent's image, started with the command of docs/production.md on a separate Docker."""
+"""The agent's image, started with the command of docs/how-to/production.md on a separate Docker."""
 
 import re
 import subprocess
@@ -34,7 +34,7 @@ exec "$@"
 
 
 def command_of_the_document() -> str:
-    text = (images.ROOT / "docs" / "production.md").read_text("utf-8")
+    text = (images.ROOT / "docs" / "how-to" / "production.md").read_text("utf-8")
     (command,) = re.findall(r"^```sh\n(docker run -d .*?)^```$", text, re.M | re.S)
     return str(command)
 

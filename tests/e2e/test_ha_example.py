@@ -1,4 +1,4 @@
-"""Runs the commands of docs/operate/ha.md."""
+"""Runs the commands of docs/how-to/ha.md."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The units of deploy/systemd under a real systemd, started as in docs/production.md."""
+"""The units of deploy/systemd under a real systemd, started as in docs/how-to/production.md."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""docs/conformance.md: every statement is shown by a test that exists, or refers to a decision that exists.
+"""docs/reference/conformance.md: every statement is shown by a test, or refers to a decision that exists.
 
 A line that is `open` may name no test, but the last section must say what is missing for it.
 """
@@ -14,7 +14,7 @@ import pytest
 
 ROW = re.compile(r"^\| ([A-Z]{2}-\d+) \| (.+) \|$", re.M)
 TEST = re.compile(r"`(?P<file>tests/[\w/]+\.py)::(?P<name>test_\w+)(?:\[(?P<id>[^`]+)\])?`")
-DECISION = re.compile(r"\[decision\]\(decisions/([\w-]+\.md)\)")
+DECISION = re.compile(r"\[decision\]\(\.\./decisions/([\w-]+\.md)\)")
 STATEMENT_CELLS = 3
 STATEMENTS_LEAST = 350
 
@@ -107,7 +107,7 @@ def words_occur(identity: str, path: Path) -> bool:
 def test_every_statement_is_shown_by_a_test_or_is_a_decision(
     root: Path, documents: dict[str, str]
 ) -> None:
-    document = read(documents["docs/conformance.md"])
+    document = read(documents["docs/reference/conformance.md"])
 
     assert len(document.lines) >= STATEMENTS_LEAST
     assert list(problems(document, root)) == []
@@ -122,9 +122,9 @@ HERE = "`tests/tidy/test_conformance.py::test_a_planted_breach_is_found`"
         (f"| XX-1 | It works. | holds | {HERE} |", ""),
         (f"| XX-1 | It works. | holds | {HERE}, {HERE} |", ""),
         ("| XX-1 | It works. | holds | none |", "names no test"),
-        ("| XX-1 | It works. | [decision](decisions/stop-after.md) | none |", "names no test"),
-        (f"| XX-1 | It works. | [decision](decisions/stop-after.md) | {HERE} |", ""),
-        (f"| XX-1 | It works. | [decision](decisions/no.md) | {HERE} |", "no decision no.md"),
+        ("| XX-1 | It works. | [decision](../decisions/stop-after.md) | none |", "names no test"),
+        (f"| XX-1 | It works. | [decision](../decisions/stop-after.md) | {HERE} |", ""),
+        (f"| XX-1 | It works. | [decision](../decisions/no.md) | {HERE} |", "no decision no.md"),
         (f"| XX-1 | It works. | maybe | {HERE} |", "status 'maybe'"),
         ("| XX-1 | It works. | holds | `tests/tidy/test_no.py::test_no` |", "there is no file"),
         (

@@ -100,7 +100,7 @@ def test_every_variable_the_documents_name_exists(
 def test_every_variable_is_in_its_table_with_its_default(
     process: str, documents: dict[str, str], sources: dict[str, str]
 ) -> None:
-    section = part_of(documents["docs/operations.md"], f"Variables of the {process}")
+    section = part_of(documents["docs/how-to/operations.md"], f"Variables of the {process}")
     reported = {
         name: cells[1].strip("`")
         for cells in rows_of(section)
@@ -114,7 +114,7 @@ def test_every_variable_is_in_its_table_with_its_default(
 def test_every_variable_the_command_line_reads_is_documented(
     documents: dict[str, str], trees: dict[str, ast.Module]
 ) -> None:
-    documented = set(VARIABLE.findall(documents["docs/operations.md"]))
+    documented = set(VARIABLE.findall(documents["docs/how-to/operations.md"]))
 
     assert words_in_code(trees, ("cli/",)) <= documented
 
@@ -124,7 +124,9 @@ def test_every_record_type_is_in_its_table_as_the_scheduler_has_it(
 ) -> None:
     reported = {
         cells[0].strip("`"): tuple(cells[1:])
-        for cells in rows_of(part_of(documents["docs/architecture.md"], "Records and keys"))
+        for cells in rows_of(
+            part_of(documents["docs/explanation/architecture.md"], "Records and keys")
+        )
     }
 
     assert reported == {
@@ -145,7 +147,9 @@ def test_every_extension_field_is_documented_and_nothing_else(documents: dict[st
     reported = {
         (process, cells[0].strip("`"), cells[1], cells[2].strip("`"))
         for process in PROTOS
-        for cells in rows_of(part_of(documents["docs/contracts.md"], f"Added to {process}.proto"))
+        for cells in rows_of(
+            part_of(documents["docs/reference/contracts.md"], f"Added to {process}.proto")
+        )
     }
 
     assert reported == set(extensions())

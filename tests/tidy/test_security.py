@@ -1,4 +1,4 @@
-"""docs/security.md: permissions are generated from the tables of the code; every attack has a test."""
+"""docs/explanation/security.md: permissions are generated from the code; every attack has a test."""
 
 import re
 import subprocess
@@ -15,13 +15,13 @@ def test_the_permission_tables_match_the_code(root: Path, documents: dict[str, s
         check=True,
     )
 
-    assert created.stdout.strip() in documents["docs/security.md"], (
+    assert created.stdout.strip() in documents["docs/explanation/security.md"], (
         "run scripts/permissions --write"
     )
 
 
 def test_every_test_that_the_document_names_is_there(root: Path, documents: dict[str, str]) -> None:
-    named = set(re.findall(r"`(test_\w+)`", documents["docs/security.md"]))
+    named = set(re.findall(r"`(test_\w+)`", documents["docs/explanation/security.md"]))
     there = {
         name
         for path in (root / "tests").rglob("test_*.py")

@@ -16,7 +16,7 @@ from root_ca import Root
 
 PROJECT = Path(__file__).parents[2]
 BINARY = PROJECT / ".cache" / "engines" / "vault"
-DOCUMENT = PROJECT / "docs" / "operate" / "vault.md"
+DOCUMENT = PROJECT / "docs" / "how-to" / "vault.md"
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CONFIG = """
 disable_mlock = true

@@ -11,7 +11,7 @@
     ca/             AuthorityClient: persys-ca, and certificates that are renewed
 
 Names are imported on first use, so a program loads only the client that it uses. Used by `persysctl` and by
-programs; the processes use `ca/` for their certificates. docs/sdk.md starts with an example.
+programs; the processes use `ca/` for their certificates. docs/reference/sdk.md starts with an example.
 """
 
 from importlib import import_module

@@ -263,7 +263,7 @@ class Scheduler:
         return tuple(map(self.supervisor.keep_running, self.loops()))
 
     def loops(self) -> tuple[Loop, ...]:
-        """Every loop of a leader. docs/architecture.md has the same table."""
+        """Every loop of a leader. docs/explanation/architecture.md has the same table."""
         settings = self._settings
         return (
             Loop("commit", self.committer.run, ends_process=True),

@@ -13,5 +13,5 @@
     nodepools/           node pools: a simulated provider, and a year of load
     whatif.py            what-if analysis on a snapshot of a real cluster
 
-Called by `persys sim` (`cli/local`) and by tests/simulation. docs/simulation.md describes it.
+Called by `persys sim` (`cli/local`) and by tests/simulation. docs/explanation/simulation.md describes it.
 """

@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[3]
 RUNNABLE = frozenset({"sh", "console"})
 NOT_RUNNABLE = frozenset({"text", "yaml", "json", "mermaid", "python", "ini"})
 # In this order, because they share one cluster; the others follow.
-FIRST = ("README.md", "docs/first-steps.md")
+FIRST = ("README.md", "docs/tutorial/first-steps.md")
 # Generated from the parser, whose examples another test parses.
-GENERATED = frozenset({"docs/commands.md"})
+GENERATED = frozenset({"docs/reference/commands.md"})
 
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.M | re.S)
 _DIRECTIVE = re.compile(r"<!-- (not run|ends with|shows): (.+?) -->")

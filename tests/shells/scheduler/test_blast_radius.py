@@ -22,7 +22,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
 from shells.scheduler.stores import FaultyStore
 
-ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
+ARCHITECTURE = Path(__file__).parents[3] / "docs" / "explanation" / "architecture.md"
 FAULTS = [OSError(28, "No space left on device"), RuntimeError("planted"), MemoryError()]
 
 

@@ -6,7 +6,7 @@ In reading order:
 - `arguments.py`, `examples.py`: arguments and examples, as data
 - `parser.py`: the parser, built from the table; `did_you_mean.py`: suggestions for an unknown command
 - `completion.py`: shell completion from the table
-- `manual.py`: docs/commands.md and the manual pages from the table
+- `manual.py`: docs/reference/commands.md and the manual pages from the table
 - `output.py`: the formats of -o; `ages.py`: ages in tables; `terminal.py`: escapes control characters
 - `live.py`: `--watch`, and progress on a terminal
 - `exit_codes.py`: exit codes and the errors of the CLI

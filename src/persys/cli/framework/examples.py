@@ -1,4 +1,4 @@
-"""Examples of each command: shown in its help, in docs/commands.md and in the manual.
+"""Examples of each command: shown in its help, in docs/reference/commands.md and in the manual.
 
 A test parses each line.
 """

@@ -1,4 +1,4 @@
-"""Generate docs/commands.md and the manual pages from the command table: `scripts/docs-commands`.
+"""Generate docs/reference/commands.md and the manual pages from the command table: `scripts/docs-commands`.
 
 They contain the same texts as `--help`.
 """
@@ -34,7 +34,7 @@ def main() -> int:
 
 def pages() -> Mapping[str, str]:
     """The text of each file, by its path in the repository."""
-    found = {"docs/commands.md": markdown(), f"man/{PROGRAM}.1": _overview_page()}
+    found = {"docs/reference/commands.md": markdown(), f"man/{PROGRAM}.1": _overview_page()}
     for group in GROUPS:
         found[f"man/{PROGRAM}-{group.name}.1"] = _group_page(group)
     return found

@@ -6,5 +6,5 @@ year.py      a year of load on a fixed cluster and a node pool: spend, waiting t
 report.py    the result of a year, and its plot as SVG
 __main__.py  `python -m persys.sim.nodepools`: runs a year and prints it
 
-Tests run a sample. docs/operate/node-pools.md shows a year.
+Tests run a sample. docs/how-to/node-pools.md shows a year.
 """

@@ -15,12 +15,12 @@ from shells.cli.gateway import gateway
 if TYPE_CHECKING:
     from shells.cli.conftest import Cluster
 
-DOCUMENT = (Path(__file__).parents[4] / "docs" / "sdk.md").read_text("utf-8")
+DOCUMENT = (Path(__file__).parents[4] / "docs" / "reference" / "sdk.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.M | re.S)
 
 
 def run_example(capsys: pytest.CaptureFixture[str]) -> str:
-    exec(compile(BLOCKS[0], "docs/sdk.md", "exec"), {"__name__": "example"})
+    exec(compile(BLOCKS[0], "docs/reference/sdk.md", "exec"), {"__name__": "example"})
     return capsys.readouterr().out
 
 
@@ -48,7 +48,7 @@ def test_the_example_runs_at_a_gateway(
 
 
 def test_imports_of_the_document_exist() -> None:
-    exec(compile(BLOCKS[1], "docs/sdk.md", "exec"), {})
+    exec(compile(BLOCKS[1], "docs/reference/sdk.md", "exec"), {})
     assert all(hasattr(persys.client, name) for name in persys.client.__all__)
 
 

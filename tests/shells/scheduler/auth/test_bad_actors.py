@@ -1,6 +1,6 @@
 """Attacks on a scheduler and operational faults: stolen keys, wrong clocks.
 
-docs/security.md names the test of each attack.
+docs/explanation/security.md names the test of each attack.
 """
 
 import asyncio

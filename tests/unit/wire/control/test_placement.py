@@ -20,7 +20,7 @@ from persys.wire.stored.revision import revision_of
 
 PROJECT = Path(__file__).parents[4]
 EXAMPLE = PROJECT / "examples" / "placement.yaml"
-MANUAL = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
+MANUAL = (PROJECT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
 WEB = "id: web\ncontainer: {image: nginx}\n"
 
 
