@@ -100,7 +100,7 @@ def test_every_variable_the_documents_name_exists(
 def test_every_variable_is_in_its_table_with_its_default(
     process: str, documents: dict[str, str], sources: dict[str, str]
 ) -> None:
-    section = part_of(documents["docs/how-to/operations.md"], f"Variables of the {process}")
+    section = part_of(documents["docs/reference/settings.md"], f"Variables of the {process}")
     reported = {
         name: cells[1].strip("`")
         for cells in rows_of(section)
@@ -114,7 +114,7 @@ def test_every_variable_is_in_its_table_with_its_default(
 def test_every_variable_the_command_line_reads_is_documented(
     documents: dict[str, str], trees: dict[str, ast.Module]
 ) -> None:
-    documented = set(VARIABLE.findall(documents["docs/how-to/operations.md"]))
+    documented = set(VARIABLE.findall(documents["docs/reference/settings.md"]))
 
     assert words_in_code(trees, ("cli/",)) <= documented
 

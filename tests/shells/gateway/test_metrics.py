@@ -33,6 +33,6 @@ async def test_reachable_schedulers_are_counted(api: RunningGateway) -> None:
 
 async def test_every_metric_is_in_the_table(api: RunningGateway) -> None:
     families = set(re.findall(r"^# TYPE (\S+)", await page(api), re.MULTILINE))
-    documented = (ROOT / "docs" / "how-to" / "operations.md").read_text("utf-8")
+    documented = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
 
     assert {name for name in families if f"`{name}`" not in documented} == set()

@@ -332,7 +332,7 @@ def _issue(options: Namespace, place: Place) -> tuple[Files, Mapping[str, object
 
 def _environment_file(variables: Mapping[str, object]) -> bytes:
     lines = [f"{name}={value}" for name, value in variables.items()]
-    head = "# Variables of persys-federation; docs/how-to/operations.md lists all of them."
+    head = "# Variables of persys-federation; docs/reference/settings.md lists all of them."
     return "\n".join([head, *lines, ""]).encode()
 
 

@@ -2,7 +2,7 @@
 
 Unsupported is what affects objects outside the workload (fixed names, external objects, other files on the
 node) and what only Swarm implements. Each is refused with the field, the line and an alternative;
-docs/how-to/operations.md has the list for users. References to other files (includes, extended files, env
+docs/how-to/compose-stacks.md has the list for users. References to other files (includes, extended files, env
 and label files) are found before Compose runs, because Compose reads them before it prints a result that
 could be checked. The whole text is searched for the keys, also below anchors and extension fields.
 """

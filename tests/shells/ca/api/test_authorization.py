@@ -106,7 +106,7 @@ async def test_requests_are_counted_and_timed_by_route_and_status(ca: RunningCa)
 async def test_every_ca_metric_is_documented(ca: RunningCa) -> None:
     _, page = await send_without_certificate(ca, "GET", "/metrics")
     exported = set(re.findall(r"^# TYPE (persys_ca_\w+)", page.decode(), re.MULTILINE))
-    table = (ROOT / "docs" / "how-to" / "operations.md").read_text("utf-8")
+    table = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
 
     assert set(re.findall(r"\| `(persys_ca_\w+)` \|", table)) == exported
 

@@ -223,7 +223,7 @@ async def test_both_names_of_a_metric_have_the_same_samples(cluster: Cluster) ->
 async def test_every_metric_is_on_the_dashboard_and_in_the_table(cluster: Cluster) -> None:
     families = {name for name in await families_of(cluster) if name.startswith("persys_")}
     shown = " ".join(expressions())
-    table = (DEPLOY.parent / "docs" / "how-to" / "operations.md").read_text("utf-8")
+    table = (DEPLOY.parent / "docs" / "reference" / "metrics.md").read_text("utf-8")
     shown_under_the_first = {
         f"persys_scheduler_{name}{ending}"
         for name in SECOND_NAMES.values()

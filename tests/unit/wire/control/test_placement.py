@@ -20,7 +20,7 @@ from persys.wire.stored.revision import revision_of
 
 PROJECT = Path(__file__).parents[4]
 EXAMPLE = PROJECT / "examples" / "placement.yaml"
-MANUAL = (PROJECT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
+MANUAL = (PROJECT / "docs" / "how-to" / "placement.md").read_text(encoding="utf-8")
 WEB = "id: web\ncontainer: {image: nginx}\n"
 
 
@@ -70,7 +70,7 @@ def test_the_example_of_offloading_matches_its_comments() -> None:
 
 
 def test_the_example_in_the_manual_can_be_applied() -> None:
-    (section,) = re.findall(r"## Placement.*?```yaml\n(.*?)```", MANUAL, re.DOTALL)
+    (section,) = re.findall(r"# Control placement.*?```yaml\n(.*?)```", MANUAL, re.DOTALL)
     output, _ = of_file(section)
 
     assert [written(constraint) for constraint in output.constraints] == [
