@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from persys.cli.framework.command_table import GROUPS, SINGLES, Command
+from persys.cli.framework.command_table import GROUPS, SINGLES
 from persys.cli.framework.examples import EXAMPLES, examples_of
 from persys.cli.framework.manual import pages
 from persys.cli.framework.parser import parse
+from persys.cli.framework.tables.command import Command
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.rest.routes import NOT_SERVED, ROUTES
 

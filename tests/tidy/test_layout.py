@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 FILES_MIN, FILES_MAX = 3, 12
 FRAGMENT_LINES = 120
-COMMAND_TABLE = "cli/framework/command_table.py"
+COMMAND_TABLES = "cli/framework/tables/"
 PROCESS_FILES = frozenset({"__main__", "app", "settings"})
 
 # Folders outside the usual size.
@@ -50,9 +50,9 @@ FRAGMENTS = {
     "scheduler/membership/home_contacts.py": "a loop of its own; leases.py is about nodes",
     "scheduler/reconcile/operation_log.py": "reconciler.py is one of the longest modules",
 }
-# Names that occur twice in one package and mean the same in both places. The folders `api` and `commands`
-# repeat the names of the features that they serve.
-MIRRORS = frozenset({"api", "commands"})
+# Names that occur twice in one package and mean the same in both places. The folders `api`, `commands` and
+# `tables` repeat the names of the features that they serve.
+MIRRORS = frozenset({"api", "commands", "tables"})
 SHARED_NAMES = {
     "agent": {
         "console": "the sessions of all runtimes, and the console of a VM",
@@ -90,11 +90,14 @@ def importers_of(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
                     target = modules.get(name) or modules.get(node.module)
                     if target is not None:
                         found[target].add(path)
-    for node in ast.walk(trees[COMMAND_TABLE]):
-        if isinstance(node, ast.Constant) and re.fullmatch(r"[a-z_.]+:[a-z_]+", str(node.value)):
-            target = modules.get(f"persys.cli.{str(node.value).partition(':')[0]}")
-            if target is not None:
-                found[target].add(COMMAND_TABLE)
+    for path in (path for path in trees if path.startswith(COMMAND_TABLES)):
+        for node in ast.walk(trees[path]):
+            if isinstance(node, ast.Constant) and re.fullmatch(
+                r"[a-z_.]+:[a-z_]+", str(node.value)
+            ):
+                target = modules.get(f"persys.cli.{str(node.value).partition(':')[0]}")
+                if target is not None:
+                    found[target].add(COMMAND_TABLES)
     return found
 
 
@@ -139,7 +142,7 @@ def test_a_short_module_has_two_importers(
         for path, text in sources.items()
         if len(text.splitlines()) < FRAGMENT_LINES
         and len(importers[path]) == 1
-        and COMMAND_TABLE not in importers[path]  # a command is in the module of its name
+        and COMMAND_TABLES not in importers[path]  # a command is in the module of its name
         and path.rpartition("/")[2].removesuffix(".py") not in {"__init__", *PROCESS_FILES}
     }
 

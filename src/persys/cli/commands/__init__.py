@@ -1,7 +1,7 @@
 """The commands of persysctl. `persysctl GROUP COMMAND` is in the module with the name of the group.
 
 A command is a function that takes the parsed options and returns an exit code. It is named by a string in
-`framework/command_table.py` and imported when it runs, so a module may have no importer.
+`framework/tables/` and imported when it runs, so a module may have no importer.
 
 - `node.py`, `workload.py`, `cluster.py`: the main groups
 - `federation.py`, `federation_setup.py`: other clusters as nodes; the checks and files of `add`

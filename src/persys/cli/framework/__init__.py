@@ -2,7 +2,7 @@
 
 In reading order:
 
-- `command_table.py`: every command with its help, its arguments and its function
+- `tables/`: every command with its help, its arguments and its function; `command_table.py`: their order
 - `arguments.py`, `examples.py`: arguments and examples, as data
 - `parser.py`: the parser, built from the table; `did_you_mean.py`: suggestions for an unknown command
 - `completion.py`: shell completion from the table

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from persys.cli.connect.context_file import read_contexts
 from persys.cli.framework.arguments import GLOBAL, Argument, join_wait_value
-from persys.cli.framework.command_table import COMPLETE, GROUPS, SINGLES, Command
+from persys.cli.framework.command_table import COMPLETE, GROUPS, SINGLES
 from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.tables.command import Command
 from persys.errors import PersysError
 
 # Longer than a healthy cluster needs, shorter than a user waits after the tab key.

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from persys.cli.framework.arguments import GLOBAL, Argument
-from persys.cli.framework.command_table import GROUPS, SINGLES, Command, Group
+from persys.cli.framework.command_table import GROUPS, SINGLES
 from persys.cli.framework.examples import examples_of
+from persys.cli.framework.tables.command import Command, Group
 
 PROGRAM = "persysctl"
 DESCRIPTION = "run and manage workloads on a Persys cluster"

@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 
 from persys import __version__
 from persys.cli.framework.arguments import GLOBAL, Argument, join_wait_value
-from persys.cli.framework.command_table import GROUPS, SINGLES, Command
+from persys.cli.framework.command_table import GROUPS, SINGLES
 from persys.cli.framework.examples import epilog
 from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.tables.command import Command
 from persys.infra.command_line import StrictParser
 
 _GETTING_STARTED = """\

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from persys.cli.framework.arguments import GLOBAL, Argument
-from persys.cli.framework.command_table import GROUPS, SINGLES, Command
+from persys.cli.framework.command_table import GROUPS, SINGLES
 from persys.cli.framework.did_you_mean import _INSTEAD
 from persys.cli.framework.parser import parse
+from persys.cli.framework.tables.command import Command
 from persys.infra.command_line import StrictParser
 from persys.model.placement import Offload, Rules
 from persys.wire.control.placement import rules_message

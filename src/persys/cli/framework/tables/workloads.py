@@ -1,0 +1,170 @@
+"""Commands for workloads, and for what they use: volumes and images."""
+
+from persys.cli.framework import arguments as arg
+from persys.cli.framework.tables.command import Command, Group
+
+APPLY = Command(
+    "apply",
+    "create or update workloads from files",
+    "commands.workload:apply",
+    (arg.FILES, arg.STACK_ID, arg.WAIT),
+)
+
+WORKLOAD = Group(
+    "workload",
+    "run, show and delete workloads",
+    (
+        APPLY,
+        Command(
+            "list",
+            "list workloads",
+            "commands.workload:list_workloads",
+            (arg.STATUS, arg.ON_NODE, arg.WATCH),
+        ),
+        Command(
+            "get",
+            "show one workload, with the reason for its status",
+            "commands.workload:get_workload",
+            (arg.WORKLOAD, arg.WATCH),
+        ),
+        Command(
+            "delete", "delete workloads", "commands.workload:delete", (arg.WORKLOADS, arg.WAIT)
+        ),
+        Command(
+            "retry",
+            "retry failed workloads now",
+            "commands.workload:retry",
+            (arg.WORKLOADS, arg.WAIT),
+        ),
+        Command(
+            "redeploy",
+            "redeploy with the current commit or image tag",
+            "commands.workload:redeploy",
+            (arg.WORKLOADS, arg.WAIT),
+        ),
+        Command(
+            "start",
+            "start stopped workloads",
+            "commands.workload:start",
+            (arg.WORKLOADS, arg.WAIT),
+        ),
+        Command(
+            "stop",
+            "stop workloads without deleting them",
+            "commands.workload:stop",
+            (arg.WORKLOADS, arg.WAIT),
+        ),
+    ),
+)
+
+IMAGE = Group(
+    "image",
+    "VM images; each node stores its own",
+    (
+        Command(
+            "add",
+            "add an image to every ready node that runs VMs",
+            "commands.image:add",
+            (arg.IMAGE, arg.IMAGE_SOURCE, arg.SHA256, arg.ON_NODES),
+        ),
+        Command(
+            "list",
+            "list images, with their nodes",
+            "commands.image:list_images",
+            (arg.ON_NODE, arg.WATCH),
+        ),
+        Command(
+            "remove",
+            "remove an image that no workload uses",
+            "commands.image:remove",
+            (arg.IMAGE, arg.ON_NODES),
+        ),
+    ),
+)
+
+VOLUME = Group(
+    "volume",
+    "data of workloads: managed volumes and VM disks",
+    (
+        Command(
+            "list",
+            "list volumes, including those whose workload was deleted",
+            "commands.volume:list_volumes",
+            (arg.ON_NODE, arg.OF_WORKLOAD, arg.WATCH),
+        ),
+        Command("get", "show one volume", "commands.volume:get", (arg.VOLUME, arg.ON_NODE)),
+        Command(
+            "delete",
+            "delete a volume that no workload uses, with its data",
+            "commands.volume:delete",
+            (arg.VOLUME, arg.ON_NODE),
+        ),
+    ),
+)
+
+EXPLAIN = Command(
+    "explain",
+    "explain why a workload runs on its node, or is pending",
+    "commands.explain:show",
+    (arg.WORKLOAD,),
+)
+
+PLAN = Command(
+    "plan",
+    "show what applying a file would change; writes nothing",
+    "commands.plan:show",
+    (arg.FILES, arg.STACK_ID),
+)
+
+CAPACITY = Command(
+    "capacity",
+    "show how many more copies fit, and whether the cluster tolerates the loss of any one node",
+    "commands.capacity:show",
+    (arg.FILES, arg.STACK_ID),
+)
+
+GITOPS = Command("gitops", "list workloads that follow a Git branch", "commands.gitops:show")
+
+LOGS = Command(
+    "logs",
+    "show the output of a workload",
+    "commands.logs:show",
+    (
+        arg.WORKLOAD,
+        arg.FOLLOW,
+        arg.SINCE,
+        arg.TAIL,
+        arg.PREVIOUS,
+        arg.SERVICE,
+        arg.TIMESTAMPS,
+        arg.RAW,
+    ),
+)
+
+EXEC = Command(
+    "exec",
+    "run a command inside a workload",
+    "commands.exec:run",
+    (arg.WORKLOAD, arg.COMMAND, arg.STDIN, arg.TTY, arg.SERVICE),
+)
+
+CONSOLE = Command(
+    "console",
+    "attach to the serial console of a VM",
+    "commands.exec:console",
+    (arg.WORKLOAD, arg.TAKE_CONSOLE),
+)
+
+TOP = Command(
+    "top",
+    "show the resource usage of nodes and workloads",
+    "commands.top:show",
+    (arg.SORT, arg.ONCE, arg.ON_NODE),
+)
+
+STATS = Command(
+    "stats",
+    "show the resource usage of one workload",
+    "commands.top:stats",
+    (arg.WORKLOAD, arg.WATCH),
+)
