@@ -5,12 +5,12 @@ BIN := .venv/bin
 # If it is set, each process that a test starts compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help install deps build build-linux up down clean-demo dev-certs check fmt lint types rules test test-quick \
-  test-full fuzz mutations bench engines generate proto docker-build docker-push clean
+  test-full fuzz mutations bench engines generate proto docs docker-build docker-push clean
 # Prefix and tag of the images of `make docker-build` and `make docker-push`.
 IMAGES ?= persys
 TAG ?= latest
 SCRIPTS := scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/mutate \
-  scripts/guest/tiny scripts/guest/cloud
+  scripts/guest/tiny scripts/guest/cloud scripts/mkdocs/hooks.py
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ proto: install ## Generate the protobuf code from proto/
 generate: proto ## Generate the protobuf code and the permission tables
 	$(BIN)/python scripts/permissions --write
 
+docs: install ## Build the documentation site in site/
+	@scripts/mkdocs/build
+
 docker-build: install ## Build the images of all components: IMAGES/compute-agent:TAG and so on
 	@scripts/images build "$(IMAGES)" "$(TAG)"
 
@@ -92,5 +95,5 @@ docker-push: ## Push the images that `make docker-build` built
 	@scripts/images push "$(IMAGES)" "$(TAG)"
 
 clean: ## Remove the virtual environment and all caches
-	rm -rf bin dev .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf bin dev site .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-_UNWATCHED = {"node_modules", "bin", "build", "dev", "dist", "wheels", "__pycache__"}
+_UNWATCHED = {"node_modules", "bin", "build", "dev", "dist", "site", "wheels", "__pycache__"}
 
 
 @pytest.fixture(scope="session")

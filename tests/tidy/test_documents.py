@@ -19,6 +19,8 @@ from persys.wire.gen.control.v1 import control_pb2
 
 VARIABLE = re.compile(r"\b(?:PERSYS|SCHEDULER|ETCD)_[A-Z0-9_]*[A-Z0-9]\b")
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
+ANCHOR = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)#([^)\s]+)\)")
+FENCED = re.compile(r"^( *)```.*?^\1```$", re.M | re.S)
 NAMED_FILE = re.compile(r"`([\w./-]+\.py)`")
 COMMAND = re.compile(r"persysctl ([a-z]+)(?: ([a-z-]+))?(?=[\s`]|$)")
 EXTENSION_MIN = 100
@@ -169,6 +171,30 @@ def test_every_link_leads_somewhere(root: Path, documents: dict[str, str]) -> No
     ]
 
     assert dead == []
+
+
+def test_every_anchor_is_a_heading(root: Path, documents: dict[str, str]) -> None:
+    missing = [
+        f"{path}: {target}#{anchor}"
+        for path, text in documents.items()
+        for target, anchor in ANCHOR.findall(text)
+        if anchor not in anchors_of(documents[resolved(path, target, root)])
+    ]
+
+    assert missing == []
+
+
+def resolved(path: str, target: str, root: Path) -> str:
+    """The path of a linked document in the project."""
+    if not target:
+        return path
+    return (root / path).parent.joinpath(target).resolve().relative_to(root.resolve()).as_posix()
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors of all headings, as code hosting sites and MkDocs create them."""
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_file_the_documents_name_exists(root: Path, documents: dict[str, str]) -> None:
