@@ -19,8 +19,8 @@ DOCUMENT = (Path(__file__).parents[4] / "docs" / "reference" / "sdk.md").read_te
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.M | re.S)
 
 
-def run_example(capsys: pytest.CaptureFixture[str]) -> str:
-    exec(compile(BLOCKS[0], "docs/reference/sdk.md", "exec"), {"__name__": "example"})
+def run_example(capsys: pytest.CaptureFixture[str], block: int = 0) -> str:
+    exec(compile(BLOCKS[block], "docs/reference/sdk.md", "exec"), {"__name__": "example"})
     return capsys.readouterr().out
 
 
@@ -47,8 +47,18 @@ def test_the_example_runs_at_a_gateway(
         assert run_example(capsys) == EXPECTED
 
 
+def test_a_program_can_use_the_settings_of_persysctl(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.add_node("n1")
+    monkeypatch.delenv("PERSYS_API_ENDPOINT", raising=False)
+    monkeypatch.setenv("PERSYS_GRPC_ENDPOINT", cluster.address)
+
+    assert run_example(capsys, 1).startswith("web False Pending timed out after 2s")
+
+
 def test_imports_of_the_document_exist() -> None:
-    exec(compile(BLOCKS[1], "docs/reference/sdk.md", "exec"), {})
+    exec(compile(BLOCKS[2], "docs/reference/sdk.md", "exec"), {})
     assert all(hasattr(persys.client, name) for name in persys.client.__all__)
 
 
