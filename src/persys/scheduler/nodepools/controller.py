@@ -190,7 +190,8 @@ class PoolController:
         idle = all(isinstance(step, Keep) and step.rule is Rule.IN_USE for step in status.steps)
         seconds = IDLE_SECONDS if idle else BUSY_SECONDS  # sooner while workloads wait
         status.passed_at = self._clock.monotonic()
-        status.due_at = status.passed_at + seconds
+        # A pass that was not allowed to act is repeated soon: a new leader is confirmed after its first pass.
+        status.due_at = status.passed_at + seconds if self._may_act() else 0.0
 
     async def _pass(self, pool_id: str) -> None:
         pool = self._cluster.node_pools.get(pool_id)
@@ -308,6 +309,7 @@ class PoolController:
         except RefusedError as err:
             log.info("nodepool.not_drained", machine=step.machine.name, reason=str(err))
             return
+        failpoint("nodepool-node-drained")
         await self._store(pool_id, step)
 
     async def _destroy(self, pool_id: str, step: Destroy) -> None:
@@ -320,6 +322,7 @@ class PoolController:
         except PersysError as err:
             self._metrics.pool_call_failed(pool_id, "destroy")
             log.warning("nodepool.destroy_failed", machine=step.name, reason=str(err))
+        failpoint("nodepool-machine-destroyed")
 
     async def _remove(self, pool_id: str, step: Remove) -> None:
         """The machine does not exist, so its node is dead. Its workloads leave first."""
@@ -336,6 +339,7 @@ class PoolController:
         if member is not None:
             with suppress(NotFoundError):
                 await self._membership.remove(node_id)
+        failpoint("nodepool-node-removed")
         await self._store(pool_id, step)
         self._absent.pop(step.machine.name, None)
 
@@ -362,7 +366,6 @@ class PoolController:
             pool = self._cluster.node_pools.get(pool_id)
             if machine is None or pool is None or not self._may_act():
                 return
-            failpoint("nodepool-machine-stored")
             self._metrics.pool_create(pool_id)
             try:
                 answer = await self._provisioner.create(pool, machine)
@@ -447,6 +450,7 @@ class PoolController:
             Event(self._clock.now(), kind, text, node_id=machine.name, rule=rule)
         )
         await self._committer.commit(transaction)
+        failpoint("nodepool-stored", kind)
 
 
 def _answered(machine: Machine, change: RecordChange) -> tuple[EventKind, Machine, str, str]:

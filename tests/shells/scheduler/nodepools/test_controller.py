@@ -16,6 +16,7 @@ from persys.model.identity import Caller, Identity
 from persys.model.role import Permission, Role
 from persys.scheduler.app import Scheduler
 from persys.scheduler.build import MachineSources
+from persys.scheduler.nodepools import controller
 from persys.scheduler.nodepools.pool_api import NodePoolsApi
 from persys.store import keys
 from persys.store.memory import MemoryStore
@@ -105,6 +106,35 @@ async def a_waiting_workload(cluster: Cluster, name: str = "web", cpu: int = 150
     await cluster.control.apply(name, cpu=cpu)
     await cluster.control.until(name, "Pending")
     cluster.clock.ahead += timedelta(seconds=60)
+
+
+async def test_a_pass_that_may_not_act_is_repeated_soon(
+    cluster: Cluster, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the first pass of a new leader that is not confirmed yet."""
+    monkeypatch.setattr(controller, "IDLE_SECONDS", 3600.0)
+    await create(cluster)
+    cluster.store.down = True
+    pools = cluster.app.pool_controller
+
+    async def is_frozen() -> bool:
+        return cluster.app.modes.is_frozen
+
+    await eventually(is_frozen, lambda: "the mode to be degraded")
+    passed_at = pools.status("burst").passed_at
+    pools.wake("burst")
+
+    async def has_passed() -> bool:
+        return pools.status("burst").passed_at > passed_at
+
+    await eventually(has_passed, lambda: "a pass in degraded mode")
+    before = provider.lists
+    cluster.store.down = False
+
+    async def has_listed() -> bool:
+        return provider.lists > before
+
+    await eventually(has_listed, lambda: "the instances to be listed")
 
 
 async def test_a_pool_grows_for_a_waiting_workload_and_shrinks_when_idle(
