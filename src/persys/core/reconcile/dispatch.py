@@ -34,7 +34,7 @@ class Dispatch:
     problem: str = ""
     task_id: str = ""  # the node's id of the action that it started
     refused: bool = False  # the node responded with a refusal
-    polled_at: datetime | None = None  # when the node last responded to a poll about it
+    polled_at: datetime | None = None  # when a poll about it was last sent or answered
     lost: bool = False  # the node accepted it, but does not list a task for it
     repeats: int = 0  # how often the same order was sent and accepted before
 

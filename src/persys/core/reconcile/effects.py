@@ -1,6 +1,7 @@
 """Effects that core returns and a shell performs. Each is idempotent: after a crash it is repeated."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.workload import Workload
@@ -43,4 +44,16 @@ class FetchActions:
     about: str
 
 
-Effect = Apply | Remove | PollStatus | FetchActions
+@dataclass(frozen=True, slots=True)
+class KeepActions:
+    """Store the ended actions of the workload from an agent that does not report them.
+
+    `sent_at` identifies the order that has ended: its actions are stored once.
+    """
+
+    node_id: NodeId
+    workload_id: WorkloadId
+    sent_at: datetime
+
+
+Effect = Apply | Remove | PollStatus | FetchActions | KeepActions

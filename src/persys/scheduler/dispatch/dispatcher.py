@@ -15,7 +15,14 @@ import structlog
 from msgspec import structs
 
 from persys.core.reconcile.dispatch import answered, unanswered
-from persys.core.reconcile.effects import Apply, Effect, FetchActions, PollStatus, Remove
+from persys.core.reconcile.effects import (
+    Apply,
+    Effect,
+    FetchActions,
+    KeepActions,
+    PollStatus,
+    Remove,
+)
 from persys.core.reconcile.task_history import (
     Operation,
     finished,
@@ -47,7 +54,7 @@ Inquired = Callable[[FetchActions, Sequence[Action], str, str], Awaitable[None]]
 """Called with the inquiry, the actions of the node, why there are none, and the problems of the node."""
 
 
-KeepActions = Callable[[NodeId, WorkloadId, Sequence[Action]], Awaitable[None]]
+StoreActions = Callable[[NodeId, WorkloadId, Sequence[Action]], Awaitable[None]]
 
 _ENDED = frozenset({Actual.RUNNING, Actual.STOPPED, Actual.FAILED})
 
@@ -65,7 +72,7 @@ class Dispatcher:
         may_order: Callable[[], bool],
         acknowledged: Callable[[Remove], None],
         inquired: Inquired,
-        keep_actions: KeepActions,
+        keep_actions: StoreActions,
     ) -> None:
         """While `may_order` is false, orders are dropped; `resume` repeats them when it is true again.
 
@@ -84,7 +91,7 @@ class Dispatcher:
         self._supervisor = supervisor
         self._queues: KeyedQueue[NodeId] | None = None
         self._backlog: list[Effect] = []
-        self._waiting: set[Remove | PollStatus | FetchActions] = set()
+        self._waiting: set[Remove | PollStatus | FetchActions | KeepActions] = set()
         self._dropped: dict[tuple[NodeId, WorkloadId], Apply | Remove] = {}
         self._resumed = asyncio.Event()
 
@@ -174,6 +181,8 @@ class Dispatcher:
                 await self._request_status(effect, endpoint)
             case FetchActions():
                 await self._inquire(effect, endpoint)
+            case KeepActions():
+                await self._fetch_ended(effect, endpoint)
             case unreachable:
                 assert_never(unreachable)
 
@@ -269,16 +278,25 @@ class Dispatcher:
         self._wake(effect.workload_id)
 
     async def _request_status(self, effect: PollStatus, endpoint: str) -> None:
+        """The poll is noted before it is sent: a decision during the call must not repeat it."""
         polled_at = self._clock.now()
+        self._note_poll(effect)
         try:
             seen = await self._poll_status(effect.node_id, endpoint, effect.workload_id)
         except PersysError:
             return  # polled again later; a node that stays unreachable loses its lease
-        entry = self._cluster.workloads.get(effect.workload_id)
-        if entry is not None and entry.dispatch is not None and not entry.dispatch.in_flight:
-            entry.dispatch = replace(entry.dispatch, polled_at=self._clock.now())
+        entry = self._note_poll(effect)
+        if entry is not None:
             _note_revision(entry, seen)
         self._observations.take(seen, polled_at=polled_at)
+
+    def _note_poll(self, effect: PollStatus) -> WorkloadState | None:
+        """None: no order of the workload is in progress."""
+        entry = self._cluster.workloads.get(effect.workload_id)
+        if entry is None or entry.dispatch is None or entry.dispatch.in_flight:
+            return None
+        entry.dispatch = replace(entry.dispatch, polled_at=self._clock.now())
+        return entry
 
     async def _poll_status(
         self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
@@ -334,17 +352,29 @@ class Dispatcher:
         endpoint: str,
         actions: Sequence[Action] | None = None,
     ) -> None:
-        """Store the tasks once per order, when it has ended. A deleted workload has no history."""
+        """Store the tasks when the order has ended. A deleted workload has no history."""
         entry = self._cluster.workloads.get(seen.workload_id)
-        if entry is None or seen.actual not in _ENDED or entry.traced_at == sent.sent_at:
+        if entry is None or seen.actual not in _ENDED:
             return
-        entry.traced_at = sent.sent_at
+        is_here = entry.assignment is not None and entry.assignment.node_id == seen.node_id
+        sent_at = entry.dispatch.sent_at if is_here and entry.dispatch else sent.sent_at
+        ended = KeepActions(seen.node_id, seen.workload_id, sent_at)
+        await self._fetch_ended(ended, endpoint, actions)
+
+    async def _fetch_ended(
+        self, effect: KeepActions, endpoint: str, actions: Sequence[Action] | None = None
+    ) -> None:
+        """Once per order: a full list of the node may show its end before the poll does."""
+        entry = self._cluster.workloads.get(effect.workload_id)
+        if entry is None or entry.traced_at == effect.sent_at:
+            return
+        entry.traced_at = effect.sent_at
         if actions is None:
             actions = []
             with suppress(PersysError):
-                actions = await self._agents.actions(seen.node_id, endpoint, seen.workload_id)
+                actions = await self._agents.actions(effect.node_id, endpoint, effect.workload_id)
         if done := finished(actions):
-            await self._keep_actions(seen.node_id, seen.workload_id, done)
+            await self._keep_actions(effect.node_id, effect.workload_id, done)
 
     async def _inquire(self, effect: FetchActions, endpoint: str) -> None:
         actions: list[Action] = []

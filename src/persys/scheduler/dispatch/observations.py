@@ -17,7 +17,7 @@ from persys.core.agent.deviations import DRIFT
 from persys.core.agent.health import HEALTH
 from persys.core.reconcile.effects import FetchActions
 from persys.core.reconcile.situation import confirms_status
-from persys.core.reconcile.task_history import describe_timeout, remember
+from persys.core.reconcile.task_history import describe_timeout, is_remembered, remember
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.action import Action
@@ -81,7 +81,7 @@ class Observations:
             return  # it may describe the copy before the order; it is polled again
         if from_heartbeat and _lacks_revision(seen, entry):
             return
-        seen = _with_known_revision(seen, entry)
+        seen = _with_known_action(_with_known_revision(seen, entry), entry)
         entry.observation = seen
         if old is None or _differs(old, seen):
             entry.observed_since = seen.seen_at
@@ -100,7 +100,10 @@ class Observations:
         return tombstone is not None and 0 < tombstone.assignment.epoch < seen.epoch
 
     def _is_expected(self, seen: Observation, entry: WorkloadState) -> bool:
-        """Whether it confirms the records: after a start every node reports all it has, mostly unchanged."""
+        """Whether it confirms the records: after a start every node reports all it has, mostly unchanged.
+
+        An ended action that the previous leader did not store is not expected: it is stored now.
+        """
         return (
             entry.workload_status is not None
             and entry.assignment is not None
@@ -108,6 +111,7 @@ class Observations:
             and entry.retry is None
             and confirms_status(seen, entry.workload_status, entry.workload, entry.assignment)
             and not self._cluster.drifts.of(seen.node_id, seen.workload_id)
+            and (seen.action is None or is_remembered(entry.history, seen.node_id, seen.action))
         )
 
     def take_all(self, node_id: NodeId, listed: Sequence[Observation], seen_at: datetime) -> None:
@@ -146,6 +150,20 @@ def _with_known_revision(seen: Observation, entry: WorkloadState) -> Observation
     if seen.revision or old is None or not old.revision or seen.actual is Actual.ABSENT:
         return seen
     return replace(seen, revision=old.revision) if old.node_id == seen.node_id else seen
+
+
+def _with_known_action(seen: Observation, entry: WorkloadState) -> Observation:
+    """A full list has no actions: the last reported action of an unchanged copy still applies."""
+    old = entry.observation
+    if seen.action is not None or old is None or old.action is None:
+        return seen
+    is_unchanged = (old.node_id, old.actual, old.revision, old.epoch) == (
+        seen.node_id,
+        seen.actual,
+        seen.revision,
+        seen.epoch,
+    )
+    return replace(seen, action=old.action) if is_unchanged else seen
 
 
 def _bounded(seen: Observation) -> Observation:

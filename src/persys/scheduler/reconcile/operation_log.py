@@ -3,11 +3,12 @@
 At level debug each decision about a workload is a line too, with its inputs.
 
 The line at the start is logged by the dispatcher. Each attempt is an operation of its own, so each failed
-attempt has its own end.
+attempt has its own end. The actions of an ended operation are stored.
 """
 
 import structlog
 
+from persys.core.reconcile.effects import FetchActions, KeepActions
 from persys.core.reconcile.situation import Decision, Situation
 from persys.model.status import Status
 from persys.model.workload import Desired
@@ -15,11 +16,25 @@ from persys.model.workload import Desired
 log = structlog.get_logger()
 
 
+def ended_actions(situation: Situation, decision: Decision) -> KeepActions | None:
+    """The actions to store after an operation on a node that does not report them."""
+    assignment, dispatch = situation.assignment, situation.dispatch
+    if situation.reports or assignment is None or dispatch is None or dispatch.answered_at is None:
+        return None
+    if situation.workload.desired is Desired.DELETED:
+        return None  # its history is deleted with it
+    if not decision.fulfilled and not _counts_failure(situation, decision):
+        return None
+    if any(isinstance(effect, FetchActions) for effect in decision.effects):
+        return None  # it timed out: they are fetched anyway
+    return KeepActions(assignment.node_id, situation.workload.id, dispatch.sent_at)
+
+
 def log_operation_end(situation: Situation, decision: Decision) -> None:
     """Called when the decision is stored; logs nothing unless it ends an operation."""
     if situation.assignment is None:
         return
-    counted = decision.retry is not None and decision.retry != situation.retry
+    counted = _counts_failure(situation, decision)
     if decision.forget:
         lost = decision.tombstone is not None
         text = "its node is lost" if lost else "its node reports it absent"
@@ -35,6 +50,10 @@ def log_operation_end(situation: Situation, decision: Decision) -> None:
     elif counted and situation.workload.desired is Desired.DELETED:
         facts = _facts(situation, *_status(decision))
         log.warning("workload.removal_overdue", rule=decision.rule, **facts)
+
+
+def _counts_failure(situation: Situation, decision: Decision) -> bool:
+    return decision.retry is not None and decision.retry != situation.retry
 
 
 def log_decision(situation: Situation, decision: Decision, *, written: bool) -> None:

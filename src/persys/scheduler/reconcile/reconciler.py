@@ -56,7 +56,11 @@ from persys.scheduler.reconcile.decision_to_transaction import (
     schedules_retry,
     to_transaction,
 )
-from persys.scheduler.reconcile.operation_log import log_decision, log_operation_end
+from persys.scheduler.reconcile.operation_log import (
+    ended_actions,
+    log_decision,
+    log_operation_end,
+)
 from persys.scheduler.reconcile.situation_builder import (
     SituationBuilder,
     fresh_situation,
@@ -438,6 +442,8 @@ class Reconciler:
             self._metrics.retry_planned()
         log_decision(situation, decision, written=written)
         log_operation_end(situation, decision)
+        if (ended := ended_actions(situation, decision)) is not None:
+            self._submit_effect(ended)
         self._dispatch(situation, decision, fresh_intent=fresh_intent, now=now)
         for tombstone in (decision.tombstone, decision.released):
             if tombstone is not None:

@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from builders import NOON, WEB, a_dispatch, a_supervisor, a_workload, an_assignment, an_observation
-from persys.core.reconcile.effects import Apply, Effect, FetchActions, PollStatus, Remove
+from persys.core.reconcile.dispatch import Dispatch
+from persys.core.reconcile.effects import (
+    Apply,
+    Effect,
+    FetchActions,
+    KeepActions,
+    PollStatus,
+    Remove,
+)
 from persys.errors import AgentUnreachableError
 from persys.infra.clock import SystemClock
 from persys.model.action import Action
@@ -139,6 +147,23 @@ async def world() -> AsyncIterator[World]:
         await asyncio.sleep(0)
         yield created
         running.cancel()
+
+
+async def test_a_poll_is_noted_before_its_reply_so_that_it_is_not_repeated(world: World) -> None:
+    world.entry.dispatch = a_dispatch()
+    during: list[Dispatch | None] = []
+    world.agents.meanwhile = lambda: during.append(world.entry.dispatch)
+
+    await world.perform(PollStatus(N1, WEB))
+
+    (dispatch,) = during
+    assert dispatch is not None
+    assert dispatch.polled_at is not None
+
+
+async def test_the_actions_of_an_ended_order_are_fetched_once(world: World) -> None:
+    assert await world.perform(KeepActions(N1, WEB, NOON)) == ["actions"]
+    assert await world.perform(KeepActions(N1, WEB, NOON)) == ["actions"]
 
 
 async def test_an_order_is_sent_and_its_reply_recorded(world: World) -> None:

@@ -6,9 +6,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from builders import WEB, a_dispatch, a_workload, after, an_assignment, an_observation
+from builders import (
+    NOON,
+    WEB,
+    a_dispatch,
+    a_status,
+    a_workload,
+    after,
+    an_assignment,
+    an_observation,
+)
 from persys.core.agent.health import HEALTH, Health
-from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.core.reconcile.task_history import remember
+from persys.model.action import Action, ActionKind, ActionState
+from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.placement import Tombstone
 from persys.model.status import Actual, Failure, FailureReason
 from persys.scheduler.dispatch.observations import Observations
@@ -16,6 +27,7 @@ from persys.scheduler.state.cluster import ClusterState
 
 N1, N2 = NodeId("n1"), NodeId("n2")
 SEEN = an_observation()
+ENDED = Action(ActionId("apply-1"), WEB, ActionKind.APPLY, ActionState.COMPLETED, NOON)
 
 
 @dataclass
@@ -73,6 +85,39 @@ def test_a_repeated_observation_wakes_nothing_and_keeps_its_start_time(world: Wo
 
     assert world.woken == []
     assert (world.entry.observation, world.entry.observed_since) == (later, SEEN.seen_at)
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_an_ended_action_that_is_not_stored_wakes_the_workload_of_a_new_leader(
+    world: World, is_stored: bool
+) -> None:
+    world.entry.observation = None
+    world.entry.workload_status = a_status()
+    if is_stored:
+        world.entry.history = remember(None, WEB, N1, [ENDED], now=NOON)
+
+    world.observations.take(replace(SEEN, action=ENDED))
+
+    assert world.woken == ([] if is_stored else [WEB])
+
+
+def test_a_list_without_actions_wakes_nothing_and_keeps_the_known_action(world: World) -> None:
+    world.observations.take(replace(SEEN, action=ENDED))
+    world.woken.clear()
+
+    world.observations.take_all(N1, [replace(SEEN, seen_at=after(5))], after(5))
+
+    assert world.woken == []
+    assert world.entry.observation == replace(SEEN, seen_at=after(5), action=ENDED)
+
+
+def test_a_changed_copy_does_not_keep_the_known_action(world: World) -> None:
+    world.observations.take(replace(SEEN, action=ENDED))
+
+    world.observations.take(replace(SEEN, seen_at=after(5), actual=Actual.STOPPED))
+
+    assert world.entry.observation is not None
+    assert world.entry.observation.action is None
 
 
 def test_an_older_observation_is_ignored(world: World) -> None:

@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from persys.infra.clock import SystemClock
 from persys.model.status import Failure, FailureReason
+from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, eventually
+from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
 from shells.scheduler.real_nodes import real_nodes
+from shells.scheduler.stores import FaultyStore
 
 
 async def history(cluster: Cluster, count: int) -> Sequence[pb.ActionView]:
@@ -135,6 +139,28 @@ async def test_an_order_without_a_reply_is_shown_as_dispatch_failed_until_it_is_
     await node.agent.start()
     view = await cluster.control.until("web", "Running")
     assert (view.dispatch_failed, view.admitted_on_node) == (False, True)
+
+
+@pytest.mark.parametrize("error", ["", "no such image"])
+async def test_the_tasks_of_a_third_party_agent_are_stored_if_a_full_list_shows_the_end(
+    error: str,
+) -> None:
+    """The full list of its node is read before the status of the workload is polled."""
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    settings = fast_settings(agent_status_poll_interval=timedelta(minutes=5))
+    async with a_cluster(store, settings) as cluster:
+        node = await cluster.join()
+        node.agent.behaviour.lists_tasks = True
+        if error:
+            node.agent.behaviour.failures["web"] = ("IMAGE_NOT_FOUND", error)
+        await cluster.control.apply("web")
+        await cluster.control.until("web", "Failed" if error else "Running")
+
+        (task, *_) = await history(cluster, 1)
+
+        assert not node.agent.asked
+    await store.store.close()
+    assert (task.action_type, task.error) == ("apply_workload", error)
 
 
 @pytest.mark.parametrize("count", [25])
