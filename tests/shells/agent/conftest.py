@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
+from e2e.waiting import pause_after
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 
 DEADLINE_SECONDS = 60.0
@@ -33,10 +34,12 @@ def docker(*arguments: str) -> str:
 
 
 def eventually(holds: Callable[[], bool], what: str, *, within: float = DEADLINE_SECONDS) -> None:
-    deadline = time.monotonic() + within
+    checked_at = time.monotonic()
+    deadline = checked_at + within
     while not holds():
         assert time.monotonic() < deadline, f"not within {within} s: {what}"
-        time.sleep(0.03)
+        time.sleep(pause_after(time.monotonic() - checked_at))
+        checked_at = time.monotonic()
 
 
 def mounts_below(directory: Path) -> list[str]:
@@ -157,7 +160,7 @@ class Agent:
         deadline = time.monotonic() + within
         while (status := self.status(workload_id)).actual_state != actual:
             assert time.monotonic() < deadline, f"not within {within} s: {status}"
-            time.sleep(0.03)
+            time.sleep(0.05)
         return status
 
     def wait_until_gone(self, workload_id: str) -> None:

@@ -1,5 +1,6 @@
 """An order that crashes the agent is quarantined; an external kill quarantines nothing."""
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 FAILED = agent_pb2.ACTUAL_STATE_FAILED
 STARTS_MAX = 6
-KILLS = 10
+KILLS = 5  # more than the crashes after which an order is quarantined
 
 
 def start_until(agent: "Agent", failpoint: str, holds: Callable[[], bool]) -> int:
@@ -25,6 +26,7 @@ def start_until(agent: "Agent", failpoint: str, holds: Callable[[], bool]) -> in
             agent.start(failpoint=failpoint)
             while not holds():
                 assert not agent.is_dead
+                time.sleep(0.05)
             return count
         except (AssertionError, grpc.RpcError):
             agent.wait_until_dead()
