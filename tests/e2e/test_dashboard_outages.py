@@ -119,9 +119,9 @@ def test_every_cluster_of_the_gateway_can_be_selected(browser: Browser) -> None:
     assert browser.text("#banner") == ""
 
 
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[tuple[Gateway, SchedulerClient]]:
-    with a_guarded_gateway(tmp_path) as created:
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, SchedulerClient]]:
+    with a_guarded_gateway(tmp_path_factory.mktemp("guarded")) as created:
         yield created
 
 

@@ -11,6 +11,7 @@ import urllib.request
 import uuid
 import venv
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -101,6 +102,19 @@ class Installation:
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[Installation]:
+    with an_installation(tmp_path) as created:
+        yield created
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """For tests that do not need the first `up`. Each begins with `up`, which starts what is missing."""
+    with an_installation(tmp_path_factory.mktemp("shared")) as created:
+        yield created
+
+
+@contextmanager
+def an_installation(place: Path) -> Iterator[Installation]:
     ports = _free_ports(8)
     ca_port, scheduler_port, scheduler_metrics, agent_port, agent_metrics = ports[:5]
     gateway_port, public_port, demo_port = ports[5:]
@@ -117,14 +131,16 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
     env = {
         **{name: value for name, value in os.environ.items() if name != "PERSYS_INSECURE"},
         "PERSYS_NODE_ID": f"up-{uuid.uuid4().hex[:8]}",
-        "HOME": str(tmp_path / "home"),
+        "HOME": str(place / "home"),
     }
     created = Installation(
-        tmp_path / "up", scheduler_port, agent_port, gateway_port, demo_port, options, env
+        place / "up", scheduler_port, agent_port, gateway_port, demo_port, options, env
     )
-    yield created
-    created.clean()
-    created.down()
+    try:
+        yield created
+    finally:
+        created.clean()
+        created.down()
 
 
 def test_up_runs_a_workload_and_is_idempotent(installation: Installation) -> None:
@@ -154,55 +170,55 @@ def test_up_runs_a_workload_and_is_idempotent(installation: Installation) -> Non
     assert agent.returncode == 0, agent.stderr
 
 
-def test_down_keeps_the_workload_running(installation: Installation) -> None:
-    installation.up()
-    before = installation.container()
+def test_down_keeps_the_workload_running(shared: Installation) -> None:
+    shared.up()
+    before = shared.container()
 
-    down = installation.down()
+    down = shared.down()
 
     assert down.returncode == 0, down.stdout + down.stderr
     assert "workload hello" in down.stdout
-    assert "It runs" in installation.page()
-    assert installation.container() == before
-    assert installation.persysctl("node", "list").returncode == 4
+    assert "It runs" in shared.page()
+    assert shared.container() == before
+    assert shared.persysctl("node", "list").returncode == 4
 
     # As left by an older version, or after the loss of the CA.
     for folder in ("ca", "certs"):
-        shutil.rmtree(installation.state_dir / folder)
-    up = installation.up()
+        shutil.rmtree(shared.state_dir / folder)
+    up = shared.up()
 
     assert up.returncode == 0, up.stdout + up.stderr
-    assert installation.container() == before
-    assert installation.persysctl("node", "list").returncode == 0
+    assert shared.container() == before
+    assert shared.persysctl("node", "list").returncode == 0
 
 
-def test_clean_demo_removes_the_workload_of_up(installation: Installation) -> None:
-    installation.up()
+def test_clean_demo_removes_the_workload_of_up(shared: Installation) -> None:
+    shared.up()
 
-    clean = installation.clean()
+    clean = shared.clean()
 
     assert clean.returncode == 0, clean.stdout + clean.stderr
-    assert installation.container() == ""
-    assert installation.persysctl("workload", "list", "-o", "name").stdout == ""
+    assert shared.container() == ""
+    assert shared.persysctl("workload", "list", "-o", "name").stdout == ""
 
 
-def test_a_killed_scheduler_is_restarted_within_seconds(installation: Installation) -> None:
-    installation.up()
-    before = installation.processes()
+def test_a_killed_scheduler_is_restarted_within_seconds(shared: Installation) -> None:
+    shared.up()
+    before = shared.processes()
 
     os.kill(before["scheduler"].pid, signal.SIGKILL)
 
     eventually(
-        lambda: installation.processes()["scheduler"].pid not in (0, before["scheduler"].pid),
+        lambda: shared.processes()["scheduler"].pid not in (0, before["scheduler"].pid),
         "the scheduler runs again",
     )
     eventually(
-        lambda: installation.persysctl("workload", "list").returncode == 0, "the scheduler answers"
+        lambda: shared.persysctl("workload", "list").returncode == 0, "the scheduler answers"
     )
-    status = installation.persys("status", f"--state-dir={installation.state_dir}")
+    status = shared.persys("status", f"--state-dir={shared.state_dir}")
     assert status.returncode == 0, status.stdout
     assert "killed by SIGKILL" in status.stdout
-    assert installation.processes()["agent"] == before["agent"]
+    assert shared.processes()["agent"] == before["agent"]
 
 
 def test_up_works_from_an_installed_wheel(installation: Installation, tmp_path: Path) -> None:
