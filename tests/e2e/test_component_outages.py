@@ -12,6 +12,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 HEARTBEAT_SECONDS = 1
 LEASE_SECONDS = 3
 GRACE_SECONDS = 2
+WAYS = pytest.mark.parametrize("way", [pytest.param("stop", marks=pytest.mark.full), "kill"])
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def cluster_settings() -> dict[str, dict[str, str]]:
     }
 
 
-@pytest.mark.parametrize("way", ["stop", "kill"])
+@WAYS
 def test_promise_6_an_agent_restart_does_not_restart_workloads(
     way: str, cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
@@ -42,7 +43,7 @@ def test_promise_6_an_agent_restart_does_not_restart_workloads(
     cluster.wait_for_all(some, "Running")
 
 
-@pytest.mark.parametrize("way", ["stop", "kill"])
+@WAYS
 def test_promise_5_a_scheduler_outage_stops_no_workload(
     way: str, cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:

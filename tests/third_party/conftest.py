@@ -27,7 +27,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-@pytest.fixture(scope="module", params=["plain", "mtls"])
+@pytest.fixture(scope="module", params=[pytest.param("plain", marks=pytest.mark.full), "mtls"])
 def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Root | None:
     """None: all connections use plain text."""
     if request.param == "plain":

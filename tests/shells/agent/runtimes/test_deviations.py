@@ -11,7 +11,14 @@ import pytest
 
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import docker, eventually
-from shells.agent.runtimes.compose.stacks import BINARIES, WITHIN, apply, services, stack_agent
+from shells.agent.runtimes.compose.stacks import (
+    BINARIES,
+    V1_IF_FULL,
+    WITHIN,
+    apply,
+    services,
+    stack_agent,
+)
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent
@@ -32,7 +39,7 @@ def looking(
         yield agent
 
 
-@pytest.fixture(scope="module", params=BINARIES)
+@pytest.fixture(scope="module", params=V1_IF_FULL)
 def stacks(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,

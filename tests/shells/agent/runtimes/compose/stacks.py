@@ -8,6 +8,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import compose_binaries
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import docker, eventually
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from shells.agent.conftest import Agent
 
 BINARIES = {"v1": compose_binaries.V1, "v2": compose_binaries.V2}
+# For tests whose calls to Docker hardly depend on the version: v1 only in `make test-full`.
+V1_IF_FULL = (pytest.param("v1", marks=pytest.mark.full), "v2")
 WITHIN = 60.0
 
 

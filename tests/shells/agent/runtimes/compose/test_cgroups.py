@@ -9,6 +9,7 @@ import pytest
 from shells.agent.conftest import RUNNING, docker
 from shells.agent.runtimes.compose.stacks import (
     BINARIES,
+    V1_IF_FULL,
     WITHIN,
     apply,
     runs,
@@ -36,7 +37,7 @@ HOG = "x=a; while true; do x=$x$x; done"
 PIDS_MAX = 20
 
 
-@pytest.fixture(scope="module", params=BINARIES)
+@pytest.fixture(scope="module", params=V1_IF_FULL)
 def stacks(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,

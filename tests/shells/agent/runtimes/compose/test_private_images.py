@@ -32,7 +32,13 @@ def images(registry: Registry, demo_image: str, unique_id: str) -> Iterator[list
         subprocess.run(["docker", "rmi", image], capture_output=True, check=False, timeout=60)
 
 
-@pytest.mark.parametrize("binary", [compose_binaries.V1, compose_binaries.V2], ids=["v1", "v2"])
+@pytest.mark.parametrize(
+    "binary",
+    [
+        pytest.param(compose_binaries.V1, marks=pytest.mark.full, id="v1"),
+        pytest.param(compose_binaries.V2, id="v2"),
+    ],
+)
 def test_private_images_of_a_mixed_stack_are_pulled_and_the_secret_is_not_stored(
     binary: str,
     new_agent: Callable[..., Agent],

@@ -12,6 +12,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import docker
 from shells.agent.runtimes.compose.stacks import (
     BINARIES,
+    V1_IF_FULL,
     WITHIN,
     runs,
     services,
@@ -27,6 +28,7 @@ RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
 FAILED = agent_pb2.ACTUAL_STATE_FAILED
 STOP = agent_pb2.DESIRED_STATE_STOPPED
+both = pytest.mark.parametrize("stacks", BINARIES, indirect=True)
 # The calls to Docker are the same with both versions.
 one_compose = pytest.mark.parametrize("stacks", ["v2"], indirect=True)
 
@@ -53,7 +55,7 @@ STACK = """
     """
 
 
-@pytest.fixture(scope="module", params=BINARIES)
+@pytest.fixture(scope="module", params=V1_IF_FULL)
 def stacks(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -99,6 +101,7 @@ def settled(agent: "Agent", workload_id: str, words: str) -> agent_pb2.WorkloadS
 WELL = "db=running,migrate=completed,web=running"
 
 
+@both
 def test_a_stack_from_its_first_order_to_its_deletion(stacks: "Agent", unique_id: str) -> None:
     assert apply(stacks, unique_id).applied
     status = settled(stacks, unique_id, WELL)
@@ -222,6 +225,7 @@ def test_a_stack_whose_services_all_exit_with_0_is_completed(
     assert status.metadata["container.exit_code"] == "0"
 
 
+@both
 def test_env_values_reach_the_container_unchanged(stacks: "Agent", unique_id: str) -> None:
     env = {
         "QUOTES": 'it\'s "quoted" \\',
