@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGES ?= persys
 TAG ?= latest
 SCRIPTS := scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/mutate \
-  scripts/guest/tiny scripts/guest/cloud scripts/mkdocs/hooks.py
+  scripts/guest/tiny scripts/guest/cloud scripts/mkdocs/hooks.py scripts/schema
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,8 +82,9 @@ engines: install ## Install and start the engines of the tests: Docker, Compose,
 proto: install ## Generate the protobuf code from proto/
 	scripts/generate
 
-generate: proto ## Generate the protobuf code and the permission tables
+generate: proto ## Generate the protobuf code, the permission tables, and the schema and reference of spec files
 	$(BIN)/python scripts/permissions --write
+	$(BIN)/python scripts/schema --write
 
 docs: install ## Build the documentation site in site/
 	@scripts/mkdocs/build

@@ -12,6 +12,7 @@ field in every error. It does no I/O. All processes, the client and the CLI use 
 `spec/`              validation of spec fields, shared by both contracts
 `compose/`           Compose files: source, interpolation, requirements, rules
 `specfile/`          YAML and JSON spec files
+`schema/`            the JSON schema and the reference of spec files
 `limits/`            length, count and range of every protobuf field
 `stored/`            stored records, revisions, snapshot files
 `rest/`              HTTP routes, JSON and OpenAPI schemas of the control contract

@@ -33,6 +33,7 @@ SINGLES = (
     workloads.EXPLAIN,
     workloads.PLAN,
     workloads.CAPACITY,
+    workloads.SCHEMA,
     cluster.EVENTS,
     workloads.GITOPS,
     access.AUDIT,

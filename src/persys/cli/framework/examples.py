@@ -124,6 +124,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "top": ("top --sort memory", "top --once"),
     "stats": ("stats web --watch",),
     "doctor": ("doctor", "doctor --context lab -o json", "doctor --agent 127.0.0.1:50051"),
+    "schema": ("schema > workload.schema.json",),
     "completion": ("completion bash > /etc/bash_completion.d/persysctl",),
     "version": ("version",),
 }

@@ -123,6 +123,10 @@ CAPACITY = Command(
     (arg.FILES, arg.STACK_ID),
 )
 
+SCHEMA = Command(
+    "schema", "print the JSON schema of spec files, for editors", "commands.schema:show"
+)
+
 GITOPS = Command("gitops", "list workloads that follow a Git branch", "commands.gitops:show")
 
 LOGS = Command(

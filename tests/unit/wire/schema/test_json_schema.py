@@ -1,0 +1,191 @@
+"""The schema of spec files agrees with the parser: same fields, same limits, and valid examples."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from persys.core.nodepools.checks import check_pool
+from persys.errors import InvalidError
+from persys.wire.control.nodepools import pool_of
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.schema import json_schema
+from persys.wire.schema.descriptions import POOL, SECTIONS, SIZE, SOFTWARE, WORKLOAD, Section
+from persys.wire.specfile import parser, pool_file
+from persys.wire.specfile.parser import read_spec_file
+from persys.wire.specfile.pool_file import read_pool_file
+
+ROOT = Path(__file__).parents[4]
+SCHEMA = json_schema.document()
+VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
+SPECS = sorted((ROOT / "examples").rglob("*.yaml"))
+
+# The fields that a mapping needs beside the one under test.
+NEEDED: dict[str, dict[str, Any]] = {
+    "ContainerSpec": {"image": "nginx"},
+    "ComposeSpec": {},
+    "VMSpec": {"vcpus": 1, "memory_mb": 256},
+    "Port": {"container_port": 80},
+    "VolumeMount": {"host_path": "/a", "container_path": "/b"},
+    "ManagedVolumeSpec": {"name": "data", "mount_path": "/data"},
+    "FileMount": {"path": "/etc/a"},
+}
+BESIDE: dict[tuple[str, str], dict[str, Any]] = {
+    ("ComposeSpec", "git_ref"): {"git_repo": "https://git.example.com/a.git"},
+    ("ComposeSpec", "git_path"): {"git_repo": "https://git.example.com/a.git"},
+    ("ComposeSpec", "git_credential"): {"git_repo": "https://git.example.com/a.git"},
+    ("ComposeSpec", "source_type"): {"git_repo": "https://git.example.com/a.git"},
+    ("HealthCheck", "type"): {"port": 80},
+    ("HealthCheck", "path"): {"port": 80},
+    ("NetworkConfig", "gateway"): {"static_ip": "192.168.122.50"},
+    ("PlacementRules", "anti_affinity"): {"group": "shop"},
+    ("PlacementRules", "spread_over"): {"group": "shop"},
+    ("PlacementRules", "offload_data"): {"offload": "when-full"},
+    ("PlacementRules", "return"): {"offload": "when-full"},
+    ("VMLogin", "user"): {"password_hash": "$6$salt$abcdefgh"},
+}
+A_STACK = {"inline_yaml": "services: {web: {image: nginx}}"}
+A_POOL = {
+    "kind": "nodepool",
+    "pool_id": "burst",
+    "provider": "ec2",
+    "sizes": [{"name": "s", "cpu_millicores": 1000, "memory_mb": 1000, "hour_price": 0.1}],
+    "max": 10,
+    "spend_per_hour_max": 1.0,
+}
+
+
+def placed(section: Section, content: dict[str, Any]) -> dict[str, Any]:
+    """A workload with this mapping at the place of the section."""
+    place = section.place.partition(",")[0]
+    document: dict[str, Any] = {"id": "web"}
+    at = document
+    *parents, last = place.split(".")
+    for parent in parents:
+        message = {"container": "ContainerSpec", "vm": "VMSpec"}[parent]
+        at[parent] = at = dict(NEEDED[message])
+    at[last.removesuffix("[]")] = [content] if last.endswith("[]") else content
+    if not document.keys() & {"container", "compose", "vm"}:
+        document["container"] = {"image": "nginx"}
+    return document
+
+
+def filled(section: Section, name: str, value: Any) -> dict[str, Any]:
+    message = section.message
+    beside = BESIDE.get((message, name), {})
+    if message == "ComposeSpec" and name != "git_repo" and "git_repo" not in beside:
+        beside = A_STACK
+    return placed(section, {**NEEDED.get(message, {}), **beside, name: value})
+
+
+def accepted(document: Any) -> bool:
+    """Whether the parser accepts it."""
+    try:
+        if "kind" in document:
+            check_pool(pool_of(read_pool_file(json.dumps(document))), "cluster")
+        else:
+            read_spec_file(json.dumps(document))
+    except InvalidError:
+        return False
+    return True
+
+
+def of_workloads() -> list[Section]:
+    return [one for one in SECTIONS if one.message and one.message != "MachineSize"]
+
+
+EXAMPLES = [
+    *(
+        pytest.param(filled(section, name, field.example), id=f"{section.message}.{name}")
+        for section in of_workloads()
+        for name, field in section.fields.items()
+    ),
+    *(
+        pytest.param({"id": "web", "container": {"image": "nginx"}, name: field.example}, id=name)
+        for name, field in WORKLOAD.items()
+        if name not in ("compose", "vm")
+    ),
+    pytest.param({"id": "web", "compose": WORKLOAD["compose"].example}, id="compose"),
+    pytest.param({"id": "web", "vm": WORKLOAD["vm"].example}, id="vm"),
+    *(
+        pytest.param({**A_POOL, name: field.example}, id=f"nodepool.{name}")
+        for name, field in POOL.items()
+    ),
+]
+
+
+@pytest.mark.parametrize("document", EXAMPLES)
+def test_every_example_of_a_field_is_valid(document: dict[str, Any]) -> None:
+    VALIDATOR.validate(document)
+
+    assert accepted(document)
+
+
+def bounds() -> Iterator[Any]:
+    for section in of_workloads():
+        for name in section.fields:
+            schema = json_schema.field_schema(section.message, name)
+            if schema.get("type") == "integer":
+                for value in (schema["minimum"], schema["maximum"]):
+                    yield pytest.param(section, name, value, id=f"{section.message}.{name}={value}")
+
+
+@pytest.mark.parametrize(("section", "name", "value"), list(bounds()))
+def test_numbers_are_accepted_up_to_the_limits_of_the_schema(
+    section: Section, name: str, value: int
+) -> None:
+    outside = value - 1 if value in (0, 1) else value + 1
+
+    assert accepted(filled(section, name, value))
+    if (section.message, name, outside) != ("HealthCheck", "port", 0):  # 0: not set
+        assert not accepted(filled(section, name, outside))
+    assert list(VALIDATOR.iter_errors(filled(section, name, outside)))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"container": {"image": "nginx"}},
+        {"id": "web", "container": {"image": "nginx"}, "vm": {"vcpus": 1, "memory_mb": 1}},
+        {"id": "web", "container": {"imge": "nginx"}},
+        {"id": "web", "container": {}},
+        {"id": "Web", "container": {"image": "nginx"}},
+        {"id": "web", "container": {"image": "nginx", "ports": ["80:http"]}},
+        {"id": "web", "container": {"image": "nginx", "volumes": ["data:/data"]}},
+        {"id": "web", "container": {"image": "nginx", "health_check": "ftp:21"}},
+        {"id": "web", "container": {"image": "nginx", "restart_policy": "sometimes"}},
+        {"id": "web", "container": {"image": "nginx"}, "stop_after": "soon"},
+        {**A_POOL, "max": 1001},
+        {**A_POOL, "color": "red"},
+    ],
+)
+def test_what_the_parser_refuses_is_invalid(document: dict[str, Any]) -> None:
+    assert not accepted(document)
+    assert list(VALIDATOR.iter_errors(document))
+
+
+@pytest.mark.parametrize("path", SPECS, ids=[path.name for path in SPECS])
+def test_the_example_files_are_valid(path: Path) -> None:
+    for document in yaml.safe_load_all(path.read_text("utf-8")):
+        if document is not None and "services" not in document:  # not a Compose file
+            VALIDATOR.validate(document)
+
+
+def test_every_field_of_the_contract_has_a_description() -> None:
+    known = control_pb2.DESCRIPTOR.message_types_by_name
+    for section in SECTIONS:
+        if section.message:
+            assert section.fields.keys() == set(known[section.message].fields_by_name)
+
+    assert WORKLOAD.keys() == set(parser._FLAT)
+    assert POOL.keys() == pool_file._FIELDS.keys() | {"kind"}
+    assert SIZE.keys() == pool_file._SIZE_FIELDS.keys()
+    assert SOFTWARE.keys() == {"url", "sha256"}
+
+
+def test_the_schema_itself_is_valid() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
