@@ -1,8 +1,10 @@
 """Persys Compute: containers, Compose stacks and virtual machines on ordinary servers."""
 
 import os
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    __version__: str
 
 # gRPC restarts its threads in the child of a fork, and that child may crash before it executes its program.
 # Children of these processes only ever execute one. gRPC reads this when it is first imported.
@@ -10,3 +12,17 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 # The C core of gRPC writes plain lines to standard error, between the JSON lines of our own log. What
 # matters of them reaches us as the status of a call. Set GRPC_VERBOSITY to see them.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
+def __getattr__(name: str) -> str:
+    """`__version__` is read on first use: few commands use it, and importlib.metadata is a slow import."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("persys")
+    except PackageNotFoundError:
+        found = "0+unknown"  # sources that are not installed
+    globals()["__version__"] = found
+    return found

@@ -17,7 +17,10 @@ from e2e.waiting import eventually
 PORTS = {"ca": 8888, "scheduler": 8085, "agent": 50051, "gateway": 8551}
 PARTS = tuple(PORTS)
 _SECONDS = 240
-_SOURCES = ("README.md", "deploy", "man", "pyproject.toml", "requirements", "src")
+_SOURCES = (
+    *("LICENSE", "README.md", "deploy", "examples", "man", "pyproject.toml", "requirements"),
+    *("setup.py", "src"),
+)
 _INSTALL = {
     "PIP_NO_INDEX": "1",
     "PIP_FIND_LINKS": "/source/deploy/docker/wheels",

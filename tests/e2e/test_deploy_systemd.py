@@ -22,7 +22,7 @@ def install(root: Path, *parts: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PIP_NO_COMPILE": "1"},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=280,
         check=False,
     )
 

@@ -54,7 +54,7 @@ def run(*words: str, **variables: str) -> str:
 def test_make_build_creates_a_wheel_and_the_programs_in_bin() -> None:
     output = make("build")
 
-    assert "built dist/persys_compute-" in output
+    assert "built dist/persys-" in output
     for program in PROGRAMS:
         assert f"usage: {program}" in run(str(images.ROOT / "bin" / program), "--help")
 
@@ -78,7 +78,7 @@ def test_the_archive_of_make_build_linux_installs_without_a_package_index() -> N
     (packed,) = (line.split()[1] for line in output.splitlines() if line.startswith("packed "))
     install = (
         "tar x -z -C /tmp -f /packed.tar.gz && cd /tmp/persys-* && python3 -m venv /tmp/venv"
-        " && /tmp/venv/bin/pip install --quiet --no-index --find-links . persys-compute"
+        " && /tmp/venv/bin/pip install --quiet --no-index --find-links . persys"
         " && /tmp/venv/bin/persys-agent --print-config"
     )
 

@@ -50,8 +50,7 @@ def gateway() -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", folder, ROOT], timeout=300, check=True)
+    subprocess.run([ROOT / "scripts" / "wheel", folder], timeout=300, check=True)
     return next(folder.glob("*.whl"))
 
 

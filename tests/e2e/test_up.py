@@ -234,25 +234,17 @@ def test_up_works_from_an_installed_wheel(installation: Installation, tmp_path: 
 def _installed_wheel(place: Path) -> Path:
     """A new virtual environment with the wheel of this project. Only the dependencies are shared."""
     project = Path(__file__).parents[2]
-    source = place / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy2(project / name, source / name)
-    shutil.copytree(
-        project / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__")
-    )
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     wheels, environment = place / "wheels", place / "elsewhere"
-    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, source]
-    subprocess.run(build, timeout=240, check=True)
+    build = [project / "scripts" / "wheel", wheels]
+    subprocess.run(build, stdout=subprocess.DEVNULL, timeout=240, check=True)
     venv.create(environment, with_pip=False)
     (site,) = (environment / "lib").glob("python*/site-packages")
     (site / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
     (wheel,) = wheels.iterdir()
     python = environment / "bin" / "python"
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     install = [*pip, "--python", python, "install", "--no-deps", "--no-index", wheel]
     subprocess.run(install, timeout=240, check=True)
-    shutil.rmtree(source)
     return environment / "bin"
 
 

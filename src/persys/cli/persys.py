@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from persys import __version__
 from persys.cli.connect.settings import STATE_DIR
 from persys.cli.framework.exit_codes import ExitCode, report_error
 from persys.cli.local import simulate
@@ -76,7 +75,7 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
 
 def new_parser() -> argparse.ArgumentParser:
     parser = StrictParser(prog="persys", description="Run all of Persys on this machine.")
-    parser.add_argument("--version", action="version", version=f"persys {__version__}")
+    parser.add_version()
     parser.set_defaults(
         state_dir=STATE_DIR,
         **{port.replace("-", "_"): default for port, (default, _) in _PORTS.items()},

@@ -5,6 +5,7 @@ given twice. Options cannot be abbreviated.
 """
 
 import argparse
+import sys
 from typing import Any
 
 _GIVEN = "options_given"
@@ -28,8 +29,32 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+class ShowVersion(argparse.Action):
+    """Prints the version and exits. Unlike the action of argparse it reads the version when it is used."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        from persys import __version__  # slow
+
+        sys.stdout.write(f"{parser.prog} {__version__}\n")
+        parser.exit()
+
+
 class StrictParser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
         self.register("action", None, Once)
         self.register("action", "store", Once)
+
+    def add_version(self) -> None:
+        self.add_argument(
+            "--version",
+            action=ShowVersion,
+            nargs=0,
+            help="show the version of the program and exit",
+        )

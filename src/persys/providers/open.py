@@ -107,8 +107,7 @@ def _library_module(provider: str, library: str) -> ModuleType:
         if err.name is None or err.name.partition(".")[0] not in (library, "botocore"):
             raise
         raise SettingsError(
-            f"provider '{provider}' needs the library {library}:"
-            f" pip install 'persys-compute[{provider}]'"
+            f"provider '{provider}' needs the library {library}: pip install 'persys[{provider}]'"
         ) from err
 
 

@@ -180,7 +180,7 @@ echo "{software.sha256}  $work/"{file} | sha256sum -c -
     unpack = ""
     if kind == ".tar.gz":
         unpack = f'mkdir "$work/wheels"\ntar -xzf "$work"/{file} -C "$work/wheels" --strip-components=1\n'
-        source = '--no-index --find-links "$work/wheels" persys-compute'
+        source = '--no-index --find-links "$work/wheels" persys'
     # An image may contain the environment with all dependencies.
     return f"""{fetch}{unpack}if ! [ -x /opt/persys/bin/pip ]; then
   python3 -c 'import ensurepip' 2>/dev/null || apt-get install -y python3-venv

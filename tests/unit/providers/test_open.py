@@ -79,4 +79,4 @@ except SettingsError as err:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
 
-    assert f"pip install 'persys-compute[{provider}]'" in done.stdout
+    assert f"pip install 'persys[{provider}]'" in done.stdout

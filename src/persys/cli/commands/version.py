@@ -2,10 +2,11 @@
 
 from argparse import Namespace
 
-from persys import __version__
 from persys.cli.framework.exit_codes import ExitCode
 
 
 def show(options: Namespace) -> ExitCode:
+    from persys import __version__  # its import is slow
+
     print(f"persysctl {__version__}")
     return ExitCode.OK

@@ -8,7 +8,6 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from persys import __version__
 from persys.cli.framework.arguments import GLOBAL, Argument, join_wait_value
 from persys.cli.framework.command_table import GROUPS, SINGLES
 from persys.cli.framework.examples import epilog
@@ -88,7 +87,7 @@ def new_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(wait=None, watch=False)
-    parser.add_argument("--version", action="version", version=f"persysctl {__version__}")
+    parser.add_version()
     _add(parser, GLOBAL)
     # Without `prog` argparse would format a usage line to find it, which imports more modules.
     groups = parser.add_subparsers(metavar="COMMAND", required=True, prog=parser.prog)
