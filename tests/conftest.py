@@ -34,7 +34,8 @@ os.environ.setdefault("PERSYS_INSECURE", "true")
 os.environ.setdefault("PERSYS_COMPOSE_ENABLED", "false")
 
 # A slow example shows that the host is busy, not a defect of the code.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("busy", parent=settings.get_profile("full"), max_examples=50)
 settings.register_profile("quick", parent=settings.get_profile("busy"), max_examples=10)
 settings.load_profile("busy")
 

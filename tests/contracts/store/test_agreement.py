@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import times
 from persys.errors import FencedError, InvalidError
 from persys.infra.clock import SystemClock
 from persys.store.memory import MemoryStore
@@ -35,7 +36,7 @@ async def committed(store: Store, commit: Commit) -> list[Outcome] | type[Except
 
 
 @given(st.lists(commits, max_size=12), st.integers(min_value=0, max_value=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(0.6), deadline=None)
 def test_sqlite_and_memory_agree_on_every_sequence(history: list[Commit], reopen_at: int) -> None:
     monotonic = SystemClock().monotonic
 
@@ -56,7 +57,7 @@ def test_sqlite_and_memory_agree_on_every_sequence(history: list[Commit], reopen
 
 
 @given(st.lists(commits, min_size=1, max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(0.6), deadline=None)
 def test_a_watch_replays_to_the_state_that_is_read(history: list[Commit]) -> None:
     async def replay() -> None:
         store = MemoryStore(SystemClock().monotonic)

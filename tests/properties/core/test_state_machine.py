@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 from msgspec.structs import replace as changed
 
 from builders import NOON, a_workload, add_node, rooms_of
+from examples import times
 from persys.core.agent.admission import AcceptedOrder, Unchanged, classify_order
 from persys.core.nodes import Phase
 from persys.core.placement.index.node_index import NodeIndex
@@ -330,5 +331,5 @@ def _order(effect: Apply) -> Order:
 
 def test_no_order_of_events_makes_two_copies_of_data_or_leaves_anything_unfinished() -> None:
     run_state_machine_as_test(
-        CoreMachine, settings=settings(max_examples=300, stateful_step_count=40, deadline=None)
+        CoreMachine, settings=settings(max_examples=times(3), stateful_step_count=40, deadline=None)
     )

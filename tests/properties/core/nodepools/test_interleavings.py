@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from examples import times
 from nodepool_builders import LARGE, NOW, SMALL, a_pool, a_waiting
 from persys.core.nodepools.steps import PoolNode, Waiting
 from persys.model.ids import NodeId
@@ -164,7 +165,7 @@ class PoolWalk:
 
 @given(seed=st.integers(0, 2**32))
 @example(seed=1)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(0.6), deadline=None)
 def test_no_interleaving_exceeds_the_limits_or_loses_a_machine(seed: int) -> None:
     walk = PoolWalk(Random(seed))
 

@@ -10,6 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER
+from examples import times
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.pending_queue import PendingEntry, PendingQueue
 from persys.core.placement.requirements import Requirements
@@ -135,7 +136,7 @@ deeds = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(3), deadline=None)
 @given(deeds)
 def test_promise_2_and_promise_3_hold_for_every_history(history: list[object]) -> None:
     model = QueueModel()

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER
+from examples import times
 from persys.core.placement.filters import reject
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.index.node_slot import NodeSlot, utilisation
@@ -128,7 +129,7 @@ def plain_score(slot: NodeSlot, needs: Requirements, node_index: NodeIndex) -> l
     return [*parts, slot.count]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(3), deadline=None)
 @given(wants, clusters())
 def test_ordered_and_array_search_select_the_same_node_as_a_full_scan(
     needs: Requirements, node_index: NodeIndex
@@ -141,7 +142,7 @@ def test_ordered_and_array_search_select_the_same_node_as_a_full_scan(
             assert rejections.keys() == node_index.slots.keys()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(2), deadline=None)
 @given(st.lists(wants, max_size=40), clusters())
 def test_a_selected_node_always_has_capacity(
     many: list[Requirements], node_index: NodeIndex
@@ -168,7 +169,7 @@ def test_a_selected_node_always_has_capacity(
         assert all(count == 1 for port, count in slot.ports.items() if port not in PORTS)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=times(0.12), deadline=None)
 @given(st.integers(0, 1 << 32).map(Random), st.lists(rule_sets, min_size=4, max_size=8))
 def test_of_hundreds_of_nodes_too_the_best_is_chosen(random: Random, many: list[Rules]) -> None:
     """Enough nodes that ordered searches end early, in the whole order and in large and small domains."""
@@ -243,7 +244,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(3), deadline=None)
 @given(steps)
 def test_free_capacity_is_always_allocatable_minus_reserved(
     history: list[Step],

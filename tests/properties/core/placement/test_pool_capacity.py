@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import times
 from persys.core.placement.capacity import capacity_of
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
@@ -56,7 +57,7 @@ def a_need(pools: Draws, rest: int) -> Requirements:
 wants = st.builds(a_need, draws, st.integers(0, 9))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(1.5), deadline=None)
 @given(st.lists(wants, max_size=30), clusters())
 def test_no_pool_is_given_more_than_it_has_and_the_best_is_chosen(
     many: list[Requirements], cluster: tuple[NodeIndex, dict[NodeId, Capabilities]]
@@ -91,7 +92,7 @@ def test_no_pool_is_given_more_than_it_has_and_the_best_is_chosen(
                     assert given_gb[key] <= accounts.total_gb[account]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=times(1), deadline=None)
 @given(st.lists(st.tuples(wants, st.integers(0, 3)), max_size=20), clusters())
 def test_free_pool_capacity_is_reported_minus_reserved(
     steps: list[tuple[Requirements, int]], cluster: tuple[NodeIndex, dict[NodeId, Capabilities]]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER
+from examples import times
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.index.ranking import (
     LOOKS_MAX,
@@ -32,7 +33,7 @@ arrangements = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(0.4), deadline=None)
 @given(arrangements, st.integers(0, 1 << 32).map(Random))
 def test_an_updated_ranking_equals_a_new_one(by: Arrangement, random: Random) -> None:
     node_index = NodeIndex()
@@ -51,7 +52,7 @@ def test_an_updated_ranking_equals_a_new_one(by: Arrangement, random: Random) ->
         assert whole(kept) == whole(rebuilt)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(0.4), deadline=None)
 @given(st.integers(0, 1 << 32).map(Random))
 def test_the_first_node_with_enough_capacity_is_found_after_any_updates(random: Random) -> None:
     node_index = NodeIndex()

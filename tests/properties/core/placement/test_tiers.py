@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER, NOON, a_situation, a_workload
+from examples import times
 from persys.core.placement.capacity import capacity_of
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
@@ -56,7 +57,7 @@ def chosen(needs: Requirements, node_index: NodeIndex) -> NodeId | None:
     return slot.node_id if slot is not None else None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(0.6), deadline=None)
 @given(wants, access, clusters())
 def test_without_higher_tiers_the_offload_rules_change_nothing(
     needs: Requirements, tiers: TierAccess, node_index: NodeIndex
@@ -64,7 +65,7 @@ def test_without_higher_tiers_the_offload_rules_change_nothing(
     assert chosen(replace(needs, tiers=tiers), node_index) == reference(needs, node_index)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(0.6), deadline=None)
 @given(wants, tiered_clusters())
 def test_nodes_of_higher_tiers_do_not_affect_a_workload_that_stays_in_tier_0(
     needs: Requirements, node_index: NodeIndex
@@ -78,7 +79,7 @@ def test_nodes_of_higher_tiers_do_not_affect_a_workload_that_stays_in_tier_0(
     assert chosen(needs, node_index) == chosen(needs, home)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(0.6), deadline=None)
 @given(wants, access, tiered_clusters())
 def test_the_lowest_tier_that_fits_is_used_and_in_it_the_cheapest_node(
     needs: Requirements, tiers: TierAccess, node_index: NodeIndex
@@ -101,7 +102,7 @@ def _turn(tier: int, tiers: TierAccess) -> int:
     return 1000 if tiers.preferred and tier == 0 else tier
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(0.6), deadline=None)
 @given(wants, access, tiered_clusters())
 def test_explain_and_capacity_agree_with_placement_in_all_tiers(
     needs: Requirements, tiers: TierAccess, node_index: NodeIndex
@@ -143,7 +144,7 @@ def _situation(
     return a_situation(workload, workload_status=status)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(0.6), deadline=None)
 @given(situations, tiered_clusters())
 def test_nothing_is_offloaded_without_consent(situation: Situation, node_index: NodeIndex) -> None:
     needs = placement_needs(situation, NOON)

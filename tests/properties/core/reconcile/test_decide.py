@@ -19,6 +19,7 @@ from builders import (
     an_observation,
     rooms_of,
 )
+from examples import times
 from persys.core.nodes import Phase
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
@@ -178,13 +179,13 @@ def writes(situation: Situation, decision: Decision) -> bool:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(2), deadline=None)
 @given(situations, rolls)
 def test_the_same_situation_gives_the_same_decision(situation: Situation, roll: float) -> None:
     assert decided(situation, roll=roll) == decided(situation, roll=roll)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(2), deadline=None)
 @given(situations)
 def test_an_executed_decision_needs_no_second_one(situation: Situation) -> None:
     """At one instant there is at most one order, and soon nothing to write: no hot loop."""
@@ -203,7 +204,7 @@ def test_an_executed_decision_needs_no_second_one(situation: Situation) -> None:
     assert orders <= 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(2), deadline=None)
 @given(situations)
 def test_without_an_effect_the_next_decision_writes_nothing(situation: Situation) -> None:
     placer = rooms_for(situation)
@@ -215,7 +216,7 @@ def test_without_an_effect_the_next_decision_writes_nothing(situation: Situation
     assert not writes(after_it, decided(after_it, placer=placer))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(2), deadline=None)
 @given(situations)
 def test_a_deleted_workload_is_never_applied_and_a_running_one_never_removed(
     situation: Situation,
@@ -228,7 +229,7 @@ def test_a_deleted_workload_is_never_applied_and_a_running_one_never_removed(
         assert not decision.forget
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(2), deadline=None)
 @given(situations)
 def test_no_order_is_sent_to_a_node_that_is_not_alive(situation: Situation) -> None:
     if situation.phase is Phase.ALIVE or situation.assignment is None:
@@ -239,7 +240,7 @@ def test_no_order_is_sent_to_a_node_that_is_not_alive(situation: Situation) -> N
     assert not (kept and decision.effects)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(2), deadline=None)
 @given(situations)
 def test_the_next_look_is_in_the_future(situation: Situation) -> None:
     decision = decided(situation)
@@ -247,7 +248,7 @@ def test_the_next_look_is_in_the_future(situation: Situation) -> None:
     assert decision.wake_at is None or decision.wake_at > NOON
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(2), deadline=None)
 @given(situations)
 def test_every_pending_workload_on_an_alive_node_is_decided_again(situation: Situation) -> None:
     """Nothing hangs: an order in flight ends, all else has a wake time, waits for capacity or is done."""
@@ -265,7 +266,7 @@ def test_every_pending_workload_on_an_alive_node_is_decided_again(situation: Sit
     assert decision.effects or decision.wake_at or decision.waits_for_capacity or in_flight
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(2), deadline=None)
 @given(situations)
 def test_a_workload_with_data_never_leaves_a_copy_behind(situation: Situation) -> None:
     """Unless an operator declares its node dead."""

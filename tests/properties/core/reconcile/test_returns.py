@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from builders import NOON, a_workload, add_node
+from examples import times
 from persys.core.nodes import Phase
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.placer import BEING_REMOVED, excluding_nodes, placer_over
@@ -179,7 +180,7 @@ class World:
                 del self.tombstones[node_id]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(2), deadline=None)
 @given(events)
 def test_a_copy_runs_all_the_time(happened: list[str]) -> None:
     world = World()
@@ -189,7 +190,7 @@ def test_a_copy_runs_all_the_time(happened: list[str]) -> None:
         assert Actual.RUNNING in {actual for _, actual in world.copies.values()}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(2), deadline=None)
 @given(events)
 def test_it_runs_in_tier_0_alone_when_all_is_well_again(happened: list[str]) -> None:
     world = World()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import times
 from persys.infra.aio.keyed_lock import KeyedLock
 
 
@@ -40,7 +41,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=times(6), deadline=None)
 @given(STEPS)
 def test_the_lock_is_never_lost_held_twice_or_granted_out_of_order(
     plan: list[tuple[str, int]],

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from builders import NOON, a_workload
+from examples import times
 from persys.core.nodes import Phase
 from persys.core.placement.placer import placer_over
 from persys.core.reconcile.decide import decide
@@ -121,7 +122,7 @@ batches = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(1.5), deadline=None)
 @given(batches=batches, lost=st.booleans(), removes=st.booleans())
 def test_no_part_of_a_batch_overcommits_a_node(
     batches: list[list[Step]], lost: bool, removes: bool

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from builders import NOON, a_status, a_workload, an_assignment
+from examples import times
 from persys.core.recovery.merge import NodeReport, Recorded, merge
 from persys.errors import InvalidError
 from persys.model.action import Action, ActionKind, ActionState, History, HistoryEntry
@@ -275,7 +276,7 @@ def test_a_damaged_record_is_named_and_everything_else_is_loaded(data: st.DataOb
 
 @pytest.mark.parametrize("kind", [*RECORDS, *SINGLE_KEYS], ids=lambda kind: kind.struct.__name__)
 def test_every_encodable_record_round_trips(kind: RecordType) -> None:
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=times(0.6), suppress_health_check=[HealthCheck.too_slow])
     @given(values_of(kind.struct))
     def check(record: Struct) -> None:
         try:
