@@ -11,6 +11,7 @@ from e2e.cloud_guest import BUILD_SECONDS, MARK, PASSWORD, USER, CloudGuest
 INSIDE_SECONDS = 600
 
 
+@pytest.mark.full  # the tiny guest of the tests runs a cloud-init seed too, in seconds
 @pytest.mark.timeout(2 * INSIDE_SECONDS + BUILD_SECONDS)
 def test_cloud_init_applies_the_whole_configuration(cloud_guest: CloudGuest) -> None:
     cloud_guest.wait_until_done(within=INSIDE_SECONDS)

@@ -39,7 +39,16 @@ def built() -> None:
     images.build_persys()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# The images differ in their entry point only, except that of the agent.
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in ("persys-scheduler", "compute-agent")
+        else pytest.param(name, marks=pytest.mark.full)
+        for name in PROGRAMS
+    ],
+)
 def test_a_component_image_starts_its_program(name: str) -> None:
     image = f"{images.PREFIX}/{name}:latest"
 
@@ -153,6 +162,7 @@ def body_of(url: str) -> str:
         return ""
 
 
+@pytest.mark.full  # test_deploy_compose.py runs schedulers and a gateway in containers
 def test_a_workload_runs_in_a_cluster_of_containers(
     components: Components, unique_id: str, demo_image: str, tmp_path: Path
 ) -> None:
@@ -184,6 +194,7 @@ def test_a_workload_runs_in_a_cluster_of_containers(
     assert unique_id in body_of(f"http://127.0.0.1:{port}/workloads")
 
 
+@pytest.mark.full
 def test_the_ca_in_a_container_issues_certificates(
     components: Components,
 ) -> None:

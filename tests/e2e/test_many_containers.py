@@ -11,7 +11,7 @@ from e2e.containers import docker
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
-IDLE_SECONDS = 15
+IDLE_SECONDS = 7  # three times the longest interval below
 SETTLED_SECONDS = 2
 
 
@@ -21,11 +21,11 @@ def cluster_settings() -> dict[str, dict[str, str]]:
     return {
         "scheduler": {
             "SCHEDULER_HEARTBEAT_INTERVAL": "1s",
-            "SCHEDULER_RECONCILE_INTERVAL": "2s",
-            "SCHEDULER_DRIFT_DETECT_INTERVAL": "5s",
+            "SCHEDULER_RECONCILE_INTERVAL": "1s",
+            "SCHEDULER_DRIFT_DETECT_INTERVAL": "2s",
         },
         # Other tests create libvirt pools, which this node would report.
-        "agent": {"PERSYS_RECONCILE_INTERVAL": "5s", **ONLY_CONTAINERS},
+        "agent": {"PERSYS_RECONCILE_INTERVAL": "2s", **ONLY_CONTAINERS},
     }
 
 

@@ -19,7 +19,7 @@ from faults.scenarios import SCENARIOS
 from faults.sites import TRANSPARENT, Site, Transparent, all_sites, sites_of
 from faults.unreached import ELSEWHERE, TRIGGERS
 
-SAMPLE = 120
+SAMPLE = 60
 
 
 class Place(NamedTuple):

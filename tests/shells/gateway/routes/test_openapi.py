@@ -47,7 +47,7 @@ async def test_fuzzing_from_the_openapi_document_finds_nothing(
             "--seed",
             "1",
             "--max-time",
-            "25",
+            "12",
             "--request-timeout",
             "20",
             "--warnings",

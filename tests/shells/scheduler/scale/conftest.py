@@ -33,7 +33,11 @@ from shells.scheduler.scale.mutations import LargeScheduler
 
 STORES = ("sqlite", "etcd")
 # The preparation of 20,000 objects takes minutes beside a busy machine.
-SIZES = (10, 1_000, pytest.param(20_000, marks=[pytest.mark.full, pytest.mark.timeout(900)]))
+SIZES = (
+    pytest.param(10, marks=pytest.mark.full),
+    1_000,
+    pytest.param(20_000, marks=[pytest.mark.full, pytest.mark.timeout(900)]),
+)
 _prefixes = count()
 
 
