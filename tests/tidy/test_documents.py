@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 
+from persys.cli.framework.aliases import rewrite
 from persys.cli.framework.command_table import GROUPS, SINGLES
 from persys.infra.settings import load
 from persys.scheduler.state.records import RECORDS, SINGLE_KEYS
@@ -217,10 +218,10 @@ def test_every_command_the_documents_name_exists(documents: dict[str, str]) -> N
     single = {command.name for command in SINGLES}
 
     reported = {
-        (words[0], words[1])
+        tuple(words[:2])
         for path, text in documents.items()
-        for words in COMMAND.findall(text)
-        if words[0] not in single
+        for found in COMMAND.findall(text)
+        if (words := rewrite([word for word in found if word]))[0] not in single
     }
     assert reported <= known
 

@@ -38,7 +38,6 @@ FRAGMENTS = {
     "agent/runtimes/compose/deviations.py": _RUNTIMES,
     "agent/runtimes/vm/usage.py": _RUNTIMES,
     "cli/connect/endpoints.py": _START_UP,
-    "cli/framework/did_you_mean.py": _START_UP,
     "cli/local/demo.py": "the demo workload and its image; up.py is long",
     "cli/local/whatif.py": _START_UP,
     "core/intent/suggestions.py": _LAYERS,

@@ -15,5 +15,5 @@ A command is a function that takes the parsed options and returns an exit code. 
 - `nodepool.py`: machines of providers
 - `image.py`, `volume.py`, `secret.py`, `gitops.py`, `suggestion.py`: what workloads use
 - `certificate.py`, `token.py`, `audit.py`: access
-- `context.py`, `agent.py`, `version.py`: this machine, one agent, the version
+- `context.py`, `agent.py`, `help.py`, `version.py`: this machine, one agent, help, the version
 """

@@ -118,7 +118,7 @@ GLOBAL = (
 )
 
 WATCH = Argument(
-    ("--watch",), {"action": "store_true", "help": "update the output on every change"}
+    ("-w", "--watch"), {"action": "store_true", "help": "update the output on every change"}
 )
 WAIT = Argument(
     ("--wait",),
@@ -252,6 +252,10 @@ DECISION = Argument(
         "help": "only those with this decision",
     },
 )
+TOPIC = Argument(
+    ("topic",),
+    {"metavar": "COMMAND", "nargs": "*", "help": "a command, `connection` or `aliases`"},
+)
 SHELL = Argument(("shell",), {"choices": ("bash", "zsh", "fish"), "help": "the shell"})
 LIMIT = Argument(
     ("--limit",),
@@ -263,7 +267,7 @@ OF_WORKLOAD = Argument(
     "workload",
 )
 WATCH_EVENTS = Argument(
-    ("--watch",), {"action": "store_true", "help": "stream new events until interrupted"}
+    ("-w", "--watch"), {"action": "store_true", "help": "stream new events until interrupted"}
 )
 OF_NODE = Argument(
     ("--node",), {"metavar": "NODE", "default": "", "help": "only those of this node"}, "node"

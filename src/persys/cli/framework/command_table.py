@@ -5,47 +5,58 @@ command runs: shell completion starts persysctl at every keystroke, so the table
 """
 
 from persys.cli.framework.tables import access, cluster, nodes, workloads
-from persys.cli.framework.tables.command import Command
+from persys.cli.framework.tables.command import Command, Group
 
-GROUPS = (
-    nodes.NODE,
-    nodes.FEDERATION,
-    workloads.WORKLOAD,
-    cluster.CLUSTER,
-    cluster.DRIFT,
-    cluster.ORPHANS,
-    workloads.IMAGE,
-    workloads.VOLUME,
-    cluster.SNAPSHOT,
-    cluster.SUGGESTION,
-    cluster.RECOVERY,
-    cluster.RECORD,
-    access.TOKEN,
-    access.SECRET,
-    nodes.NODEPOOL,
-    access.CERTIFICATE,
-    access.CONTEXT,
-    nodes.AGENT,
+SECTIONS: tuple[tuple[str, tuple[Group | Command, ...]], ...] = (
+    (
+        "workloads",
+        (
+            workloads.WORKLOAD,
+            workloads.APPLY,  # a shortcut for `workload apply`, the most frequent command
+            workloads.PLAN,
+            workloads.EXPLAIN,
+            workloads.CAPACITY,
+            workloads.SCHEMA,
+            workloads.LOGS,
+            workloads.EXEC,
+            workloads.CONSOLE,
+            workloads.TOP,
+            workloads.STATS,
+            workloads.VOLUME,
+            workloads.IMAGE,
+            access.SECRET,
+            workloads.GITOPS,
+        ),
+    ),
+    ("nodes", (nodes.NODE, nodes.NODEPOOL, nodes.FEDERATION, nodes.AGENT)),
+    (
+        "cluster",
+        (
+            cluster.CLUSTER,
+            cluster.EVENTS,
+            cluster.DRIFT,
+            cluster.ORPHANS,
+            cluster.SNAPSHOT,
+            cluster.RECOVERY,
+            cluster.RECORD,
+            cluster.SUGGESTION,
+        ),
+    ),
+    ("access", (access.TOKEN, access.CERTIFICATE, access.AUDIT)),
+    (
+        "this machine",
+        (
+            cluster.DOCTOR,
+            access.CONTEXT,
+            access.COMPLETION,
+            access.HELP,
+            access.VERSION,
+        ),
+    ),
 )
-
-SINGLES = (
-    workloads.APPLY,  # a shortcut for `workload apply`, the most frequent command
-    workloads.EXPLAIN,
-    workloads.PLAN,
-    workloads.CAPACITY,
-    workloads.SCHEMA,
-    cluster.EVENTS,
-    workloads.GITOPS,
-    access.AUDIT,
-    workloads.LOGS,
-    workloads.EXEC,
-    workloads.CONSOLE,
-    workloads.TOP,
-    workloads.STATS,
-    cluster.DOCTOR,
-    access.COMPLETION,
-    access.VERSION,
-)
+_ROWS = [row for _, rows in SECTIONS for row in rows]
+GROUPS = tuple([row for row in _ROWS if isinstance(row, Group)])
+SINGLES = tuple([row for row in _ROWS if isinstance(row, Command)])
 
 # Hidden: completion scripts call it while the user types.
 COMPLETE = Command("__complete", "", "framework.completion:complete")

@@ -8,14 +8,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from persys.cli.connect.context_file import read_contexts
+from persys.cli.framework.aliases import next_words, rewrite
 from persys.cli.framework.arguments import GLOBAL, Argument, join_wait_value
-from persys.cli.framework.command_table import COMPLETE, GROUPS, SINGLES
+from persys.cli.framework.command_table import COMPLETE, GROUPS, SECTIONS, SINGLES
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.tables.command import Command
 from persys.errors import PersysError
 
 # Longer than a healthy cluster needs, shorter than a user waits after the tab key.
 _TIMEOUT = "1s"
+_CURSOR = "WORD"
 
 # Options that select the server.
 _SERVER_OPTIONS = ("--scheduler", "--api", "--cluster", "--context", "--ca", "--cert", "--key")
@@ -63,7 +65,9 @@ def complete(words: Sequence[str]) -> ExitCode:
 
 def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
     *before, current = words or [""]
-    command, level, taken, pending = _walk(join_wait_value(before))
+    # A word for the one under the cursor, because the meaning of some aliases depends on an operand.
+    *line, _ = rewrite([*before, _CURSOR])
+    command, level, taken, pending = _walk(join_wait_value(line))
     if pending is not None:
         found = _values(pending, current, before)
     elif current.startswith("-"):
@@ -75,6 +79,8 @@ def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
         found = level
     else:
         found = _positional(command, taken, current, before)
+    if current and pending is None:  # without a letter only the commands themselves
+        found = [*found, *next_words(before).items()]
     return sorted((word, text) for word, text in found if word.startswith(current))
 
 
@@ -84,7 +90,7 @@ def _walk(
     """Parse the words: the command or the possible next words, its operands, an option without its value."""
     commands: dict[str, Command] = {command.name: command for command in SINGLES}
     groups = {group.name: group for group in GROUPS}
-    level = [(item.name, item.help) for item in (*GROUPS, *SINGLES)]
+    level = [(row.name, row.help) for _, rows in SECTIONS for row in rows]
     command: Command | None = None
     taken: list[str] = []
     pending: Argument | None = None
@@ -117,7 +123,9 @@ def _positional(
     command: Command, taken: Sequence[str], current: str, before: Sequence[str]
 ) -> list[tuple[str, str]]:
     operands = [argument for argument in command.arguments if not argument.is_option]
-    if not operands or (len(taken) >= len(operands) and operands[-1].kwargs.get("nargs") != "+"):
+    if not operands or (
+        len(taken) >= len(operands) and operands[-1].kwargs.get("nargs") not in ("+", "*")
+    ):
         return []
     found = _values(operands[min(len(taken), len(operands) - 1)], current, before)
     return [(word, text) for word, text in found if word not in taken]

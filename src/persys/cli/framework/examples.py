@@ -126,14 +126,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "doctor": ("doctor", "doctor --context lab -o json", "doctor --agent 127.0.0.1:50051"),
     "schema": ("schema > workload.schema.json",),
     "completion": ("completion bash > /etc/bash_completion.d/persysctl",),
+    "help": ("help workload list", "help connection", "help aliases"),
     "version": ("version",),
 }
 
 
 def examples_of(name: str) -> tuple[str, ...]:
     return tuple(f"persysctl {line}" for line in EXAMPLES.get(name, ()))
-
-
-def epilog(name: str) -> str | None:
-    lines = examples_of(name)
-    return "examples:\n" + "\n".join(f"  {line}" for line in lines) if lines else None

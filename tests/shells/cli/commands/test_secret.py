@@ -92,7 +92,7 @@ async def test_secrets_are_listed_with_their_users_and_deleted_when_unused(
         (("--from-file", "/nonexistent"), "--from-file: /nonexistent: No such file"),
         (("--from-env", "NOTHING"), "--from-env: environment variable NOTHING is not set"),
         (("--from-env", "HOME", "--from-file", "x"), "cannot be combined"),
-        (("the-value",), "unrecognized arguments"),
+        (("the-value",), "unknown argument"),
     ],
 )
 async def test_a_value_that_cannot_be_read_is_an_error(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from persys.cli.framework.command_table import GROUPS, SINGLES
+from persys.cli.framework.command_table import SECTIONS
 
 if TYPE_CHECKING:
     from shells.cli.conftest import Cluster, Run
@@ -28,8 +28,13 @@ def complete(ctl: Run) -> Any:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("",), sorted(one.name for one in (*GROUPS, *SINGLES))),
-        (("cl",), ["cluster"]),
+        (("",), sorted(row.name for _, rows in SECTIONS for row in rows)),
+        (("cl",), ["cluster", "cluster-info"]),
+        (("desc",), ["describe"]),
+        (("get", "nod"), ["nodepools", "nodes"]),
+        (("nodes", "c"), ["confirm-dead", "cordon"]),
+        (("container", "l"), ["list"]),
+        (("config", "use"), ["use-context"]),
         (("workload", "st"), ["start", "stop"]),
         (("-o", "json", "node", "g"), ["get"]),
         (("node", "list", "-o", "w"), ["wide"]),
@@ -55,6 +60,10 @@ def test_ids_come_from_the_cluster(cluster: Cluster, complete: Any) -> None:
     assert complete("workload", "get", "web", "") == [], "one is enough"
     assert complete("workload", "delete", "--wait", "web", "w") == ["worker"]
     assert complete("node", "get", "") == ["n1"]
+    assert complete("describe", "") == ["db", "web", "worker"]
+    assert complete("describe", "w") == ["web", "worker", "workloads"]
+    assert complete("describe", "node", "") == ["n1"]
+    assert complete("rm", "web", "w") == ["worker"]
     assert complete("workload", "list", "--node", "") == ["n1"]
 
 
@@ -82,9 +91,10 @@ def test_files_are_completed(complete: Any, tmp_path: Path) -> None:
     (tmp_path / "web.yaml").touch()
     (tmp_path / "web.d").mkdir()
 
-    found = complete("workload", "apply", "-f", f"{tmp_path}/we")
+    for words in (("workload", "apply", "-f"), ("job", "run")):
+        found = complete(*words, f"{tmp_path}/we")
 
-    assert found == [f"{tmp_path}/web.d/", f"{tmp_path}/web.yaml"]
+        assert found == [f"{tmp_path}/web.d/", f"{tmp_path}/web.yaml"]
 
 
 def test_the_bash_script_completes_in_bash(

@@ -256,7 +256,7 @@ def test_a_refused_request_is_a_failure(cluster: Cluster, ctl: Run) -> None:
     [
         (),
         ("node",),
-        ("nodes", "list"),
+        ("frobnicate", "list"),
         ("node", "list", "--colour"),
         ("node", "list", "-o", "xml"),
         ("workload", "get"),

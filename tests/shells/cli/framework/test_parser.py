@@ -9,7 +9,6 @@ import pytest
 
 from persys.cli.framework.arguments import GLOBAL, Argument
 from persys.cli.framework.command_table import GROUPS, SINGLES
-from persys.cli.framework.did_you_mean import _INSTEAD
 from persys.cli.framework.parser import parse
 from persys.cli.framework.tables.command import Command
 from persys.infra.command_line import StrictParser
@@ -212,39 +211,6 @@ def test_a_refusal_in_a_plan_names_file_and_line(
 
     assert result.code == 2
     assert f"refused: {path}:5: {reason}" in result.out
-
-
-@pytest.mark.parametrize(
-    ("words", "instead"),
-    [
-        (("ps",), "persysctl workload list"),
-        (("get", "web"), "persysctl workload get WORKLOAD"),
-        (("describe", "web"), "persysctl workload get WORKLOAD"),
-        (("delete", "web"), "persysctl workload delete WORKLOAD"),
-        (("scale", "web"), "persysctl apply -f FILE"),
-        (("aply",), "persysctl apply"),
-        (("workload", "rm", "web"), "persysctl workload delete"),
-        (("node", "lst"), "persysctl node list"),
-    ],
-)
-def test_an_unknown_command_suggests_an_existing_one(
-    words: tuple[str, ...], instead: str, run: Run
-) -> None:
-    result = run(*words)
-
-    assert result.code == 2
-    assert f"did you mean `{instead}" in result.err
-    assert "usage" not in result.err
-
-
-def test_a_word_without_a_close_match_points_to_the_help(run: Run) -> None:
-    assert "`persysctl --help` lists all" in run("frobnicate").err
-
-
-def test_every_suggested_command_exists() -> None:
-    for instead in _INSTEAD.values():
-        words = instead.partition(",")[0].split()
-        assert words[0] == "--help" or " ".join(words[:2]) in COMMANDS or words[0] in COMMANDS
 
 
 def test_version_is_an_option_too(run: Run) -> None:

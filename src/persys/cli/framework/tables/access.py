@@ -124,4 +124,11 @@ COMPLETION = Command(
     (arg.SHELL,),
 )
 
+HELP = Command(
+    "help",
+    "show the help of a command, or of a topic: connection, aliases",
+    "commands.help:show",
+    (arg.TOPIC,),
+)
+
 VERSION = Command("version", "print the version", "commands.version:show")

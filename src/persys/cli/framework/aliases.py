@@ -1,0 +1,337 @@
+"""Commands of Docker, kubectl, Nomad and virsh, rewritten to commands of persysctl; and suggestions.
+
+The parser rewrites the command line with these tables before it parses it, so help, completion and the manual
+describe only the command itself. A word without an equal command is in `HINTS`: the error names what to use.
+
+- `TYPES`: words for a group, as in `get nodes`, `describe node/n1`, `container ls` and `job status`
+- `VERBS`: words for a command of a group, as in `volume rm`; `get`, `ls` and `describe` list or show
+- `ALIASES`: all other words, with the command that replaces them
+"""
+
+from collections.abc import Mapping, Sequence
+
+from persys.cli.framework.arguments import GLOBAL, Argument
+from persys.cli.framework.command_table import GROUPS, SINGLES
+
+_WORKLOAD = "workload"
+TYPES: Mapping[str, tuple[str, ...]] = {
+    _WORKLOAD: (
+        *("workload", "workloads", "all", "pod", "pods", "po", "deployment", "deployments"),
+        *(
+            "deploy",
+            "job",
+            "jobs",
+            "alloc",
+            "container",
+            "containers",
+            "stack",
+            "stacks",
+            "vm",
+            "vms",
+        ),
+    ),
+    "node": ("node", "nodes", "no"),
+    "secret": ("secret", "secrets"),
+    "volume": ("volume", "volumes", "pv", "pvc"),
+    "image": ("image", "images"),
+    "token": ("token", "tokens"),
+    "nodepool": ("nodepool", "nodepools"),
+    "certificate": ("certificate", "certificates"),
+    "context": ("context", "contexts"),
+    "federation": ("federation", "federations"),
+    "suggestion": ("suggestion", "suggestions"),
+    "record": ("record", "records"),
+    "drift": ("drift", "drifts"),
+    "orphans": ("orphan", "orphans"),
+}
+# Verbs that list, or with an operand show it.
+_SHOW = frozenset({"get", "list", "ls", "ps", "status", "describe", "inspect", "show"})
+# Other verbs; the first command that the group has is used.
+VERBS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("rm", "remove", "delete"), ("delete", "remove", "revoke")),
+    "create": ("create", "put", "add"),
+    "set": ("put",),
+    "shutdown": ("stop",),
+}
+ALIASES: Mapping[str, str] = {
+    "ps": "workload list",
+    "ls": "workload list",
+    "list": "workload list",
+    "get": "workload list",
+    "get WORKLOAD": "workload get",
+    "status": "workload list",
+    "status WORKLOAD": "workload get",
+    "describe": "workload get",
+    "inspect": "workload get",
+    "show": "workload get",
+    "dominfo": "workload get",
+    "delete": "workload delete",
+    "remove": "workload delete",
+    "rm": "workload delete",
+    "start": "workload start",
+    "stop": "workload stop",
+    "shutdown": "workload stop",
+    "rollout status": "workload get",
+    "redeploy": "workload redeploy",
+    "retry": "workload retry",
+    "create": "apply",
+    "replace": "apply",
+    "job run": "apply -f",
+    "job plan": "plan -f",
+    "diff": "plan",
+    "log": "logs",
+    "get events": "events",
+    "top nodes": "top",
+    "top workloads": "top",
+    "top pods": "top",
+    "rmi": "image remove",
+    "cordon": "node cordon",
+    "uncordon": "node uncordon",
+    "drain": "node drain",
+    "taint": "node taint",
+    "whoami": "cluster whoami",
+    "auth whoami": "cluster whoami",
+    "info": "cluster summary",
+    "cluster-info": "cluster summary",
+    "server members": "cluster summary",
+    "config get-contexts": "context list",
+    "config use-context": "context use",
+    "config current-context": "context show",
+    "config view": "context show",
+}
+# Words without an equal command: what to use instead. The text after a comma is advice.
+HINTS: Mapping[str, str] = {
+    "scale": "apply -f FILE, with one workload per replica: a workload is one instance on one node",
+    "autoscale": "nodepool create -f FILE, which adds machines for waiting workloads",
+    "up": "apply -f FILE",
+    "down": "workload delete WORKLOAD",
+    "restart": "workload redeploy WORKLOAD",
+    "run": "apply -f FILE",
+    "edit": "apply -f FILE",
+    "deploy": "apply -f FILE",
+    "compose": "apply -f docker-compose.yml",
+    "kill": "workload stop WORKLOAD",
+    "destroy": "workload stop WORKLOAD, or `workload delete` to remove it with its data",
+    "undefine": "workload delete WORKLOAD",
+    "pause": "workload stop WORKLOAD",
+    "rename": "apply -f FILE, because the id of a workload cannot change",
+    "patch": "apply -f FILE",
+    "set": "apply -f FILE",
+    "label": "apply -f FILE",
+    "annotate": "apply -f FILE",
+    "expose": "apply -f FILE",
+    "port": "workload list -o wide",
+    "port-forward": "workload list -o wide, which shows the published ports",
+    "attach": "logs WORKLOAD --follow, or `console` for a VM",
+    "cp": "exec WORKLOAD -- cat FILE",
+    "wait": "workload get WORKLOAD --watch",
+    "history": "events --workload WORKLOAD",
+    "rollout": "workload redeploy WORKLOAD",
+    "revert": "apply -f FILE, with the previous version of the file",
+    "undo": "apply -f FILE, with the previous version of the file",
+    "rollback": "apply -f FILE, with the previous version of the file",
+    "pull": "image add NAME SOURCE, for VM images; containers pull their image themselves",
+    "join": "token create --role agent --name NODE, then `persys-agent join` on that machine",
+    "login": "context add NAME",
+    "config": "context list",
+    "use": "context use CONTEXT",
+    "namespace": "context list, because there are no namespaces",
+    "system": "agent gc",
+    "prune": "agent gc --dry-run",
+    "monitor": "events --watch",
+}
+# Options of the list commands of other programs: all workloads are listed, and there are no namespaces.
+_LIST_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("-a", "--all", "-A", "--all-namespaces"), ()),
+    **dict.fromkeys(("-q", "-aq", "-qa", "--quiet"), ("-o", "name")),
+}
+# `docker rm -f`; for other commands -f is a file.
+_FORCE: Mapping[str, tuple[str, ...]] = {"-f": (), "--force": ()}
+
+_SIMILARITY = 0.7
+
+_WITH_VALUE = frozenset(name for each in GLOBAL if each.takes_value for name in each.names)
+# Options with a value that may stand between the words of an alias.
+_ALSO_WITH_VALUE = frozenset(
+    ("-f", "--file", "--node", "--status", "--workload", "--service", "--image")
+)
+_COMMANDS: Mapping[str, frozenset[str]] = {
+    group.name: frozenset([each.name for each in group.commands]) for group in GROUPS
+}
+_SINGLES = frozenset([each.name for each in SINGLES])
+_GROUP_OF = {word: group for group, words in TYPES.items() for word in words}
+# Commands without a group whose operand is a workload.
+_OF_WORKLOADS = frozenset(("console", "exec", "explain", "logs", "stats"))
+
+
+def rewrite(words: Sequence[str]) -> list[str]:
+    """The command line with its alias replaced, if it has one."""
+    line = list(words)
+    at = operand_at(line)
+    if at is None:
+        return line
+    first, second_at = line[at], operand_at(line, at + 1)
+    second = "" if second_at is None else line[second_at]
+    if second_at is not None and (command := ALIASES.get(f"{first} {second}")):
+        del line[second_at]
+        return _replaced(line, at, command)
+    if first in _SINGLES:
+        return _without_type(line, second_at) if first in _OF_WORKLOADS else line
+    if first in _GROUP_OF or first in _COMMANDS:
+        return _type_first(line, at, second_at)
+    if second_at is not None and (group := _GROUP_OF.get(second.partition("/")[0])):
+        return _verb_first(line, at, second_at, group)
+    command = ALIASES.get(f"{first} WORKLOAD") if second else None
+    return _replaced(line, at, command or ALIASES.get(first, first), dropped=_dropped(first))
+
+
+def operand_at(line: Sequence[str], start: int = 0) -> int | None:
+    """The index of the first word from `start` on that is neither an option nor the value of one."""
+    value_follows = False
+    for at, word in enumerate(line[start:], start):
+        if value_follows:
+            value_follows = False
+        elif word.startswith("-") and word != "-":
+            value_follows = word in _WITH_VALUE or (start > 0 and word in _ALSO_WITH_VALUE)
+        else:
+            return at
+    return None
+
+
+def _type_first(line: list[str], at: int, second_at: int | None) -> list[str]:
+    """`node ls`, `nodes`, `container rm web`, `job status web`, `alloc logs web`."""
+    group = _GROUP_OF.get(line[at], line[at])
+    if second_at is None:
+        return line if line[at] in _COMMANDS else _replaced(line, at, f"{group} list")
+    word = line[second_at]
+    if word in _COMMANDS[group]:
+        return _replaced(line, at, group)
+    if group == _WORKLOAD and word in _SINGLES:
+        del line[at]
+        return _without_type(line, operand_at(line, second_at))
+    operand = operand_at(line, second_at + 1)
+    verb = _verb(group, word, has_operand=operand is not None)
+    del line[second_at]
+    return _replaced(line, at, f"{group} {verb or word}", dropped=_dropped(word))
+
+
+def _verb_first(line: list[str], at: int, second_at: int, group: str) -> list[str]:
+    """`get nodes`, `describe node n1`, `delete secret/db-password`."""
+    _, slash, name = line[second_at].partition("/")
+    operand = second_at if slash else operand_at(line, second_at + 1)
+    verb = _verb(group, line[at], has_operand=operand is not None)
+    if not verb:
+        return line
+    line[second_at : second_at + 1] = [name] if slash else []
+    return _replaced(line, at, f"{group} {verb}", dropped=_dropped(line[at]))
+
+
+def _verb(group: str, word: str, *, has_operand: bool) -> str:
+    """The command of the group, or "" if it has none for this word."""
+    known = _COMMANDS[group]
+    if word in _SHOW:
+        chosen: tuple[str, ...] = ("get", "show", "list") if has_operand else ("list",)
+    else:
+        chosen = (word, *VERBS.get(word, ()))
+    return next((each for each in chosen if each in known), "")
+
+
+def _replaced(
+    line: list[str], at: int, command: str, *, dropped: Mapping[str, tuple[str, ...]] | None = None
+) -> list[str]:
+    """Replace the word at `at`. An option at the end of the command is put before the next operand."""
+    new = command.split()
+    rest = line[at + 1 :]
+    if new[-1].startswith("-"):
+        operand = operand_at(rest)
+        rest.insert(len(rest) if operand is None else operand, new.pop())
+    changed = _LIST_OPTIONS if new[-1] == "list" else dropped or {}
+    rest = [word for each in rest for word in changed.get(each, (each,))]
+    return [*line[:at], *new, *rest] if new != [line[at]] else line
+
+
+def _dropped(word: str) -> Mapping[str, tuple[str, ...]]:
+    return _FORCE if word == "rm" else {}
+
+
+def _without_type(line: list[str], at: int | None) -> list[str]:
+    """`logs pod/web` is `logs web`."""
+    if at is not None:
+        kind, slash, name = line[at].partition("/")
+        if slash and _GROUP_OF.get(kind) == _WORKLOAD:
+            line[at] = name
+    return line
+
+
+def spellings() -> dict[str, list[str]]:
+    """What may be typed for each command, for the help, the manual and the completion."""
+    found: dict[str, list[str]] = {}
+    for typed, command in ALIASES.items():
+        found.setdefault(command, []).append(typed)
+    for group, (one, many, *_) in TYPES.items():
+        plural = () if many in _COMMANDS else (many,)
+        found.setdefault(f"{group} list", []).extend((*plural, f"get {many}", f"{group} ls"))
+        for verb, forms in (("get", ("get {0}/ID", "describe {0} ID")), ("rm", ("delete {0} ID",))):
+            command = f"{group} {_verb(group, verb, has_operand=True)}"
+            if not command.endswith(" list") and _operands(command) == 1:
+                found.setdefault(command, []).extend(form.format(one) for form in forms)
+    return found
+
+
+def next_words(before: Sequence[str]) -> dict[str, str]:
+    """Words of aliases that may follow, with a description, for the completion."""
+    at = operand_at(before)
+    if at is None:
+        first = {typed: command for typed, command in ALIASES.items() if " " not in typed}
+        return {typed: f"alias of `{command}`" for typed, command in first.items()}
+    if operand_at(before, at + 1) is not None:
+        return {}
+    words = [phrase.split() for phrase in ALIASES if phrase.startswith(f"{before[at]} ")]
+    found = {second: f"alias of `{ALIASES[f'{first} {second}']}`" for first, second in words}
+    found.pop("WORKLOAD", None)
+    if before[at] in _SHOW or before[at] in VERBS:
+        found |= {f"{many}": f"alias of `{group} list`" for group, (_, many, *_) in TYPES.items()}
+    return found
+
+
+def unknown_command(prog: str, word: str, known: Sequence[str]) -> str:
+    """The error for an unknown command `word` of `prog`, which is `persysctl` or one of its groups."""
+    error = f"unknown command {word!r}"
+    in_group = " " in prog
+    if not in_group and (hint := HINTS.get(word)):
+        command, comma, advice = hint.partition(",")
+        return f"{error}; use `{prog} {command}`{comma}{advice}"
+    names = [*known] if in_group else [*known, *(each for each in ALIASES if " " not in each)]
+    if near := _closest(word, names):
+        return f"{error}; did you mean `{prog} {near}`?"
+    return f"{error}; `{prog} --help` lists all commands"
+
+
+def unknown_words(command: str, words: Sequence[str]) -> str:
+    """The error for options and operands that a command does not have."""
+    word = next((each for each in words if each.startswith("-")), words[0])
+    kind = "option" if word.startswith("-") else "argument"
+    name = word.partition("=")[0]
+    options = [name for each in (*_arguments_of(command), *GLOBAL) for name in each.names]
+    near = _closest(name, [each for each in options if each.startswith("--")])
+    hint = f"; did you mean {near}?" if near and kind == "option" else ";"
+    return f"unknown {kind} {name!r} of `{command}`{hint} `persysctl {command} --help` lists its options"
+
+
+def _arguments_of(command: str) -> tuple[Argument, ...]:
+    group, _, name = command.rpartition(" ")
+    rows = next((each.commands for each in GROUPS if each.name == group), SINGLES)
+    return next(each.arguments for each in rows if each.name == name)
+
+
+def _operands(command: str) -> int:
+    if command.endswith(" "):
+        return 0
+    return sum(not each.is_option for each in _arguments_of(command))
+
+
+def _closest(word: str, known: Sequence[str]) -> str:
+    import difflib  # only for an error: start-up time
+
+    near = difflib.get_close_matches(word, known, n=1, cutoff=_SIMILARITY)
+    return near[0] if near else ""
