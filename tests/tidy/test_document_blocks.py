@@ -85,6 +85,19 @@ def test_commands_that_are_not_run_are_parsed_by_persysctl() -> None:
     assert refused == []
 
 
+# The second column: what to type instead of the command of another tool.
+CHEATS = re.findall(
+    r"^\| [^|]+ \| `(persysctl [^`]+)` \|",
+    (ROOT / "docs" / "reference" / "cheat-sheet.md").read_text("utf-8"),
+    re.M,
+)
+
+
+@pytest.mark.parametrize("line", CHEATS)
+def test_every_command_of_the_cheat_sheet_is_parsed(line: str) -> None:
+    assert parses(line)
+
+
 SPECS = [
     block
     for block in BLOCKS
