@@ -85,6 +85,34 @@ def test_commands_that_are_not_run_are_parsed_by_persysctl() -> None:
     assert refused == []
 
 
+def sentences(document: str) -> str:
+    """The document without its blocks."""
+    return re.sub(
+        r"^( *)```.*?^\1```$", "", (ROOT / document).read_text("utf-8"), flags=re.M | re.S
+    )
+
+
+NAMED_COMMANDS = sorted(
+    {
+        command
+        for name in documents()
+        if name != "CHANGELOG.md"  # also has commands of earlier versions
+        for command in re.findall(r"`(persysctl [^`\n]+)`", sentences(name))
+    }
+)
+
+
+def test_commands_in_a_sentence_are_parsed_or_leave_out_arguments(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    refused = []
+    for line in NAMED_COMMANDS:
+        if not parses(line) and "arguments are required" not in capsys.readouterr().err:
+            refused.append(line)
+
+    assert refused == []
+
+
 # The second column: what to type instead of the command of another tool.
 CHEATS = re.findall(
     r"^\| [^|]+ \| `(persysctl [^`]+)` \|",
