@@ -40,6 +40,7 @@ FRAGMENTS = {
     "cli/connect/endpoints.py": _START_UP,
     "cli/local/demo.py": "the demo workload and its image; up.py is long",
     "cli/local/whatif.py": _START_UP,
+    "core/intent/diff.py": "persysctl imports only field_changes.py: start-up time",
     "core/intent/suggestions.py": _LAYERS,
     "scheduler/api/control_stream.py": _RPCS,
     "scheduler/api/drift.py": _RPCS,

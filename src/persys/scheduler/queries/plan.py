@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from persys.core.intent.apply import Accepted, Unchanged
-from persys.core.intent.diff import action_of, changed_fields, displaced
+from persys.core.intent.diff import action_of, displaced
+from persys.core.intent.field_changes import changed_fields
 from persys.core.placement.placer import placer_over
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from google.protobuf.json_format import MessageToDict
 
-from persys.core.intent.diff import FieldChange
+from persys.core.intent.field_changes import FieldChange
 from persys.core.placement.capacity import NodeCapacity, NodeLoss, total_of
 from persys.core.placement.explain import UNITS, Explanation, Verdict
 from persys.model.workload import Workload

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persys.core.intent.diff import changed_fields
+from persys.core.intent.field_changes import changed_fields
 from persys.core.placement.capacity import capacity_of, simulate_loss, total_of
 from persys.core.placement.explain import explain, remedy
 from persys.core.placement.filters import reject

@@ -1,7 +1,8 @@
 """The diff of an apply, by field and in the cluster."""
 
 from builders import a_workload, an_assignment
-from persys.core.intent.diff import FieldChange, action_of, changed_fields, displaced
+from persys.core.intent.diff import action_of, displaced
+from persys.core.intent.field_changes import FieldChange, changed_fields
 from persys.core.reconcile.situation import Decision
 from persys.model.spec import ContainerSpec, ManagedVolume
 from persys.model.workload import Desired
