@@ -6,6 +6,7 @@ In reading order:
 - `persys.py`: entry point of persys: up, down, status, clean-demo, sim
 - `framework/`: command table, parser, completion, manual, output formats, exit codes
 - `commands/`: one module per command or group of persysctl, found under its name
+- `specs/`: spec files of a command: read, applied and compared
 - `connect/`: settings, contexts, TLS and clients for one command
 - `doctor/`: the checks of `persysctl doctor`
 - `local/`: the processes of `persys up`, and `persys sim`

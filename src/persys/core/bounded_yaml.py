@@ -11,6 +11,7 @@ on a thread.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
@@ -46,14 +47,15 @@ DEFAULT_LIMITS = YamlLimits()
 
 
 class YamlError(InvalidError):
-    """The text is not YAML or exceeds a limit. `field` is the path inside it, `line` counts from 1.
+    """The text is not YAML or exceeds a limit. `field` is the path inside it.
 
-    `field` is empty for an error of the whole text, `line` is 0 where it is unknown.
+    `field` is empty for an error of the whole text. `line` and `column` count from 1; 0: unknown.
     """
 
-    def __init__(self, path: str, problem: str, *, line: int = 0) -> None:
+    def __init__(self, path: str, problem: str, *, line: int = 0, column: int = 0) -> None:
         super().__init__(path, problem)
         self.line = line
+        self.column = column
 
     def __str__(self) -> str:
         at = f"line {self.line}: " if self.line else ""
@@ -128,13 +130,75 @@ def scalars(text: str, limits: YamlLimits = DEFAULT_LIMITS) -> Iterator[tuple[st
             yield event.value, _line(event)
 
 
-def dump(value: object, *, width: int | None = None) -> str:
-    """Write plain values as YAML, with keys in the order given. It reads back as the same values."""
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=width)
+def dump(value: object, *, width: int | None = None, blocks: bool = False) -> str:
+    """Write plain values as YAML, with keys in the order given. It reads back as the same values.
+
+    With `blocks` a text of several lines is written as a literal block (|) where YAML allows it.
+    """
+    dumper = _BlockDumper if blocks else yaml.SafeDumper
+    text: str = yaml.dump(value, None, dumper, sort_keys=False, allow_unicode=True, width=width)
     if _UNICODE_BREAKS.intersection(text):
         # Readers disagree on whether these break a line, so they are written as escapes.
-        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=False, width=width)
+        text = yaml.dump(value, None, dumper, sort_keys=False, allow_unicode=False, width=width)
     return text
+
+
+class _BlockDumper(yaml.SafeDumper):
+    """Writes texts of several lines as literal blocks."""
+
+
+def _block_text(dumper: yaml.SafeDumper, text: str) -> ScalarNode:
+    return dumper.represent_scalar(f"{TAG}str", text, style="|" if "\n" in text else None)
+
+
+_BlockDumper.add_representer(str, _block_text)
+
+
+def value_of(node: Node) -> object:
+    """The plain value of a node whose merge keys are resolved, as `load` returns it."""
+    loader = _ValueLoader("")
+    try:
+        found: object = loader.construct_document(node)
+    except yaml.YAMLError as err:
+        raise _translated(err, "") from err
+    except (ValueError, TypeError) as err:
+        raise YamlError("", f"not YAML: {err}", line=node.start_mark.line + 1) from err
+    finally:
+        loader.dispose()
+    return found
+
+
+def retag(node: ScalarNode, text: str) -> None:
+    """Replace the text of a scalar. An unquoted one gets the type that the new text has in YAML."""
+    node.value = text
+    if not node.style:
+        resolver: Any = yaml.resolver.Resolver()  # its methods have no types
+        node.tag = resolver.resolve(ScalarNode, text, (True, False))
+
+
+def relabel(node: Node, label: str) -> None:
+    """Mark a node and all below it as coming from `label` instead of the text of a file."""
+    waiting, seen = [node], {id(node)}
+    while waiting:
+        found = waiting.pop()
+        found.start_mark = found.end_mark = _mark(label)
+        if isinstance(found, MappingNode):
+            children = [part for pair in found.value for part in pair]
+        else:
+            children = list(found.value) if isinstance(found, SequenceNode) else []
+        for child in children:
+            if id(child) not in seen:
+                seen.add(id(child))
+                waiting.append(child)
+
+
+def mapping_node(label: str) -> MappingNode:
+    """An empty mapping that comes from `label`."""
+    return MappingNode(f"{TAG}map", [], _mark(label), _mark(label))
+
+
+def _mark(label: str) -> yaml.Mark:
+    return yaml.Mark(label, 0, 0, 0, None, 0)
 
 
 def text_node(text: str, like: Node) -> ScalarNode:
@@ -230,7 +294,8 @@ class _Meter:
         path = ""
         for place in (collection.place for collection in self._open):
             path += place if place.startswith("[") or not path else f".{place}"
-        return YamlError(path[:_PATH_SHOWN_MAX], problem, line=_line(event))
+        column = event.start_mark.column + 1 if event.start_mark is not None else 0
+        return YamlError(path[:_PATH_SHOWN_MAX], problem, line=_line(event), column=column)
 
 
 class _ValueLoader(yaml.CSafeLoader):
@@ -296,7 +361,8 @@ def _translated(err: yaml.YAMLError, text: str) -> YamlError:
     problem = getattr(err, "problem", None) or " ".join(str(err).split())
     # The library places an unexpected end on the line after the last one.
     line = min(mark.line, text.count("\n")) + 1 if mark is not None else 0
-    return YamlError("", f"not YAML: {problem}", line=line)
+    column = mark.column + 1 if mark is not None and mark.line + 1 == line else 0
+    return YamlError("", f"not YAML: {problem}", line=line, column=column)
 
 
 def _line(event: yaml.Event) -> int:

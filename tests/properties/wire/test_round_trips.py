@@ -50,7 +50,8 @@ from persys.wire.control import messages as control_messages
 from persys.wire.control.spec_decode import workload_rules, workload_spec
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.specfile.parser import read_spec_file
+from persys.wire.specfile.export import pool_text, workload_text
+from persys.wire.specfile.parser import PoolDocument, read_documents, read_spec_file
 from persys.wire.stored import records, revision
 from persys.wire.times import EPOCH, instant, timestamp
 
@@ -375,19 +376,72 @@ def test_a_spec_round_trips_through_a_control_message(
     assert got_needs == needs
 
 
-@given(names, specs, resources, maps)
-def test_a_workload_that_is_shown_as_yaml_can_be_applied_again(
-    name: str, spec: Spec, needs: Resources, metadata: dict[str, str]
+@given(names, specs, resources, maps, rule_sets(), st.sampled_from(["Running", "Stopped"]), amounts)
+def test_a_workload_that_is_shown_as_yaml_or_json_can_be_applied_again(
+    name: str,
+    spec: Spec,
+    needs: Resources,
+    metadata: dict[str, str],
+    rules: Rules,
+    desired: str,
+    stop_after: int,
 ) -> None:
-    message = spec_message(spec, needs, metadata)
-    view = control_pb2.WorkloadView(workload_id=name, status="Running", spec=message)
-    shown = MessageToDict(
+    message = spec_message(spec, needs, metadata, rules=rules, stop_after_seconds=stop_after)
+    view = control_pb2.WorkloadView(
+        workload_id=name, desired_state=desired, status="Running", spec=message
+    )
+    as_json = MessageToDict(
         view, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
 
-    (document,) = read_spec_file(dump(shown))
+    for text in (workload_text(view), workload_text(view, status=False), dump(as_json)):
+        (document,) = read_spec_file(text)
+        request = document.request
+        assert (request.workload_id, request.desired_state) == (name, desired)
+        assert workload_spec(request.spec) == workload_spec(message)
+        assert workload_rules(request.spec) == workload_rules(message)
 
-    assert workload_spec(document.request.spec) == workload_spec(message)
+
+pools = st.builds(
+    control_pb2.NodePoolSpec,
+    pool_id=names,
+    provider=words,
+    region=texts,
+    image=texts,
+    sizes=st.lists(
+        st.builds(
+            control_pb2.MachineSize,
+            name=texts,
+            cpu_millicores=amounts,
+            memory_mb=amounts,
+            disk_gb=amounts,
+            hour_price=st.floats(0, 1e6),
+        ),
+        max_size=2,
+    ),
+    min=st.integers(0, 99),
+    max=st.integers(0, 99),
+    spend_per_hour_max=st.floats(0, 1e6),
+    idle_after_seconds=amounts,
+    provision_deadline_seconds=amounts,
+    labels=maps,
+    taints=st.lists(texts, max_size=2),
+    tier=st.integers(0, 9),
+    software_url=texts,
+    software_sha256=texts,
+    options=maps,
+    credentials=texts,
+)
+
+
+@given(pools, st.booleans())
+def test_a_node_pool_that_is_shown_as_yaml_can_be_applied_again(
+    spec: control_pb2.NodePoolSpec, paused: bool
+) -> None:
+    (document,) = read_documents(pool_text(control_pb2.NodePoolView(spec=spec, paused=paused)))
+
+    assert isinstance(document, PoolDocument)
+    assert document.pool == spec
 
 
 @given(names, specs, resources, st.sampled_from([Desired.RUNNING, Desired.STOPPED]), amounts)

@@ -34,6 +34,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     abort: tuple[grpc.StatusCode, str] | None = None
     after_change: Callable[[control_pb2.WorkloadView], None] = lambda workload: None
     after_drain: Callable[[], None] = lambda: None
+    stores_specs: bool = False  # a new spec is a new revision
     looks_before_gone: int = 0
     away: bool = False  # does not answer status requests
     generated_at: Callable[[], datetime] | None = None  # its clock
@@ -95,6 +96,8 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         return control_pb2.ListNodePoolsResponse(pools=self.pools.values())
 
     def GetNodePool(self, request, context):  # type: ignore[no-untyped-def]
+        if request.pool_id not in self.pools:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"node pool not found: {request.pool_id}")
         return control_pb2.GetNodePoolResponse(pool=self.pools[request.pool_id])
 
     def PlanNodePool(self, request, context):  # type: ignore[no-untyped-def]
@@ -305,6 +308,10 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
             view = self.add_workload(request.workload_id)
         view.desired_state = request.desired_state or view.desired_state
         view.revision_id = request.revision_id or view.revision_id
+        if self.stores_specs and request.HasField("spec"):
+            if view.spec != request.spec:
+                view.revision_id = f"r{len(self.applied)}"
+            view.spec.CopyFrom(request.spec)
         self._change(view)
         return control_pb2.ApplyWorkloadResponse(success=True, revision_id=view.revision_id)
 

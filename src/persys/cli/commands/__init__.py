@@ -7,9 +7,8 @@ A command is a function that takes the parsed options and returns an exit code. 
 - `federation.py`, `federation_setup.py`: other clusters as nodes; the checks and files of `add`
 - `wait.py`: `--wait` of apply, delete, start, stop, retry and redeploy
 - `workload_status.py`: texts about the status of a workload, and the next command to run
-- `spec_files.py`: reads `-f FILE` for apply, plan and capacity
-- `schema.py`: the JSON schema of such files
-- `init.py`: spec files to start from
+- `workload_change.py`: requests changes of workloads, waits for them and reports each
+- `schema.py`: the JSON schema of spec files
 - `explain.py`, `plan.py`, `capacity.py`: placement, without a change
 - `events.py`, `logs.py`, `exec.py` (also console), `top.py` (also stats): a running cluster
 - `drift.py`, `orphans.py`, `recovery.py`, `snapshot.py`, `record.py`: differences, recovery and stored state

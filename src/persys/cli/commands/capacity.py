@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
-from persys.cli.commands.spec_files import read_specs
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.exit_codes import ExitCode, UsageError
 from persys.cli.framework.output import align_columns, render_one
+from persys.cli.specs.spec_files import read
 from persys.wire.gen.control.v1.control_pb2 import GetCapacityResponse, LossView, NodeRoom
 
 _ROWS_MAX = 20
@@ -20,7 +20,7 @@ _NAMES_MAX = 5
 
 
 def show(options: Namespace) -> ExitCode:
-    specs = read_specs(options.file, stack_id=options.id)
+    specs = read(options).only_workloads()
     if len(specs) > 1:
         named = ", ".join(options.file)
         raise UsageError(f"expected a file with one workload; {named} has {len(specs)}")

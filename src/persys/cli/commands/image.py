@@ -10,7 +10,7 @@ from pathlib import Path
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.ages import BLANK, age
 from persys.cli.framework.exit_codes import ExitCode, UsageError
-from persys.cli.framework.live import live_view, print_or_watch
+from persys.cli.framework.live import LiveState, live_view, print_or_watch
 from persys.cli.framework.output import Column, format_bytes, render_list
 from persys.wire.gen.control.v1.control_pb2 import (
     ImageProgress,
@@ -87,14 +87,15 @@ def _rendered(found: ListImagesResponse, options: Namespace) -> str:
 
 def _follow(options: Namespace, coming: Iterable[ImageProgress]) -> ExitCode:
     ended: list[ImageProgress] = []
-    states: dict[str, tuple[str, str]] = {}
+    states: dict[str, LiveState] = {}
     with live_view(quiet=False) as update:
         for progress in coming:
-            states[progress.node_id] = _state(progress)
             if progress.done:
                 ended.append(progress)
-            if sys.stdout.isatty():  # without a terminal only the result is printed
-                update(states)
+                states.pop(progress.node_id, None)
+            else:
+                states[progress.node_id] = _state(progress)
+            update(states)
     for progress in ended:
         if progress.problem:
             print(f"node {progress.node_id}: {progress.problem}", file=sys.stderr)
@@ -104,16 +105,14 @@ def _follow(options: Namespace, coming: Iterable[ImageProgress]) -> ExitCode:
     return ExitCode.FAILED if any(progress.problem for progress in ended) else ExitCode.OK
 
 
-def _state(progress: ImageProgress) -> tuple[str, str]:
-    if progress.done:
-        return ("failed", progress.problem) if progress.problem else ("done", "")
+def _state(progress: ImageProgress) -> LiveState:
     got = format_bytes(progress.received_bytes)
     if not progress.size_bytes:
-        return "sending", got
+        return LiveState("sending", got, ticks=True)
     if progress.received_bytes >= progress.size_bytes:
-        return "verifying", got
+        return LiveState("verifying", got)
     share = progress.received_bytes / progress.size_bytes
-    return "sending", f"{got} of {format_bytes(progress.size_bytes)} ({share:.0%})"
+    return LiveState("sending", f"{got} of {format_bytes(progress.size_bytes)}", share, ticks=True)
 
 
 def _print_problems(problems: Iterable[NodeProblem]) -> None:

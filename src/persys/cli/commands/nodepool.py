@@ -1,9 +1,8 @@
 """`persysctl nodepool`: pools of machines that a provider creates for waiting workloads."""
 
-import sys
 from argparse import Namespace
 from datetime import datetime
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.ages import BLANK, age
@@ -18,16 +17,16 @@ from persys.cli.framework.output import (
     render_one,
     to_dict,
 )
-from persys.errors import InvalidError
+from persys.client.grpc.channel import RequestRefusedError
 from persys.wire.gen.control.v1.control_pb2 import (
     MachineView,
-    NodePoolSpec,
     NodePoolStep,
     NodePoolView,
     PlanNodePoolResponse,
 )
 
-_STDIN = "-"
+if TYPE_CHECKING:
+    from persys.cli.specs.spec_files import Pool
 
 
 def _state(pool: NodePoolView) -> str:
@@ -65,7 +64,10 @@ _MACHINE_COLUMNS = (
 def create(options: Namespace) -> ExitCode:
     spec = _read(options.file)
     with scheduler_client(options) as client:
-        pool = client.create_node_pool(spec)
+        try:
+            pool = client.create_node_pool(spec.pool)
+        except RequestRefusedError as err:
+            raise RequestRefusedError(spec.located(str(err)), reason=err.reason) from err
     print(f"node pool {pool.spec.pool_id} is stored; `persysctl nodepool plan` shows what it does")
     return ExitCode.OK
 
@@ -85,9 +87,17 @@ def get(options: Namespace) -> ExitCode:
     with scheduler_client(options) as client:
         return print_or_watch(
             lambda: client.get_node_pool(options.pool),
-            lambda pool: render_one(pool, options, describe=_described, name=_name),
+            lambda pool: _render(pool, options),
             watch=options.watch,
         )
+
+
+def _render(pool: NodePoolView, options: Namespace) -> str:
+    if options.output == "yaml":
+        from persys.wire.specfile.export import pool_text  # imported only when needed
+
+        return pool_text(pool).rstrip("\n")
+    return render_one(pool, options, describe=_described, name=_name)
 
 
 def plan(options: Namespace) -> ExitCode:
@@ -126,19 +136,14 @@ def delete(options: Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _read(name: str) -> NodePoolSpec:
-    from persys.wire.specfile.pool_file import read_pool_file
+def _read(name: str) -> "Pool":
+    from persys.cli.specs.sources import read_sources
+    from persys.cli.specs.spec_files import parse
 
-    shown = "standard input" if name == _STDIN else name
-    try:
-        text = sys.stdin.read() if name == _STDIN else Path(name).read_text(encoding="utf-8")
-        return read_pool_file(text)
-    except OSError as err:
-        raise UsageError(f"cannot read {shown}: {err.strerror}") from err
-    except UnicodeDecodeError as err:
-        raise UsageError(f"cannot read {shown}: it is not UTF-8 text") from err
-    except InvalidError as err:
-        raise UsageError(f"{shown}: {err}") from err
+    specs = parse(list(read_sources([name], recursive=False)))
+    if specs.workloads or len(specs.pools) != 1:
+        raise UsageError(f"{name}: expected one document with kind: nodepool")
+    return specs.pools[0]
 
 
 def _name(pool: NodePoolView) -> str:

@@ -6,14 +6,16 @@
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from difflib import unified_diff
 
-from persys.cli.commands.spec_files import read_specs
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.exit_codes import report_error
 from persys.cli.framework.output import dump, to_dict
+from persys.cli.specs.apply import plan_pool
+from persys.cli.specs.changes import change_lines
+from persys.cli.specs.spec_files import print_compose_files, read
+from persys.core.intent.field_changes import FieldChange
 from persys.errors import RefusedError
-from persys.wire.gen.control.v1.control_pb2 import FieldChange, WorkloadPlan
+from persys.wire.gen.control.v1.control_pb2 import WorkloadPlan
 
 UNCHANGED, CHANGED, IMPOSSIBLE = 0, 1, 2
 
@@ -22,12 +24,14 @@ _ACTIONS = ("create", "update", "start", "stop", "delete")
 
 
 def show(options: Namespace) -> int:
-    specs = {
-        spec.request.workload_id: spec for spec in read_specs(options.file, stack_id=options.id)
-    }
+    found = read(options)
+    specs = {spec.id: spec for spec in found.workloads}
+    print_compose_files(found, options, "planned")
     try:
         with scheduler_client(options) as client:
-            plans = client.plan([spec.request for spec in specs.values()])
+            plans = [plan_pool(client, pool) for pool in found.pools]
+            if specs:
+                plans += client.plan(found.requests)
     except RefusedError as err:
         # Exit code 1 means that there are changes.
         return max(IMPOSSIBLE, report_error(err))
@@ -54,9 +58,8 @@ def _rendered(plans: Sequence[WorkloadPlan], form: str | None) -> str:
 
 def _lines(plan: WorkloadPlan) -> Iterator[str]:
     yield f"{_SIGNS.get(plan.action, '~')} {plan.workload_id}: {_headline(plan)}"
-    width = max((len(change.field) for change in plan.changes), default=0)
-    for change in plan.changes:
-        yield from (f"    {line}" for line in _change(change, width))
+    changes = [FieldChange(each.field, each.before, each.after) for each in plan.changes]
+    yield from (f"    {line}" for line in change_lines(changes, diffs=True))
     for displaced in plan.displaces:
         yield f"    ! {displaced}"
 
@@ -72,22 +75,6 @@ def _headline(plan: WorkloadPlan) -> str:
     why = f" ({plan.reason})" if plan.reason else ""
     where = f", from {plan.current_node_id} to" if plan.current_node_id else " on"
     return f"{action}{where} {plan.node_id}{why}"
-
-
-def _change(change: FieldChange, width: int) -> Iterator[str]:
-    field = change.field.ljust(width)
-    if "\n" in change.before or "\n" in change.after:
-        yield f"~ {change.field}:"
-        before, after = change.before.splitlines(), change.after.splitlines()
-        # The first two lines are the file names of the diff.
-        for line in list(unified_diff(before, after, lineterm="", n=1))[2:]:
-            yield f"    {line}"
-    elif not change.before:
-        yield f"+ {field}  {change.after}"
-    elif not change.after:
-        yield f"- {field}  {change.before}"
-    else:
-        yield f"~ {field}  {change.before} -> {change.after}"
 
 
 def _summary(plans: Sequence[WorkloadPlan]) -> str:

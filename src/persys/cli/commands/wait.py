@@ -18,6 +18,7 @@ from persys.cli.commands.workload_status import (
     UNPLACEABLE,
     address_text,
     attempts_text,
+    current_step,
     has_drifted,
     health_of,
     next_step,
@@ -25,8 +26,9 @@ from persys.cli.commands.workload_status import (
     status_text,
 )
 from persys.cli.framework.exit_codes import ExitCode
-from persys.cli.framework.live import Update
+from persys.cli.framework.live import LiveState, Update
 from persys.core.duration import format_duration
+from persys.core.intent.field_changes import FieldChange
 from persys.errors import NotFoundError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
@@ -78,6 +80,8 @@ class Outcome(NamedTuple):
     why: str = ""
     hint: str = ""
     workload: WorkloadView | None = None
+    change: str = ""  # after a wait: what the request changed
+    changes: tuple[FieldChange, ...] = ()
 
 
 def wait_for(
@@ -98,18 +102,24 @@ def wait_for(
     outcomes: dict[str, Outcome] = {}
     while True:
         passed = timedelta(seconds=clock.monotonic() - began)
-        states: dict[str, tuple[str, str]] = {}
+        states: dict[str, LiveState] = {}
         for workload_id, wait in waits.items():
             if workload_id not in outcomes:
                 outcome = wait.probe(client, passed)
                 if outcome.exit is not ExitCode.TIMED_OUT or passed >= within:
                     outcomes[workload_id] = _final_outcome(outcome, within)
                 else:
-                    states[workload_id] = (outcome.word, outcome.why)
+                    states[workload_id] = _shown(outcome)
         update(states)
         if len(outcomes) == len(targets):
             return outcomes
         sleep(_INTERVAL_SECONDS)
+
+
+def _shown(outcome: Outcome) -> LiveState:
+    """What a workload is doing while it has not reached its goal."""
+    step = None if outcome.workload is None else current_step(outcome.workload)
+    return step or LiveState(outcome.word, outcome.why)
 
 
 def events_hint(workload_id: str) -> str:

@@ -1,17 +1,11 @@
-"""`persysctl workload`: list, get, apply, delete, start, stop, retry and redeploy.
+"""`persysctl workload`: list, get, apply, delete, start, stop, retry and redeploy."""
 
-A command that changes workloads sends the requests for all of them, then waits for all with --wait. Its exit
-code is the highest of theirs.
-"""
-
-import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from persys.cli.commands.spec_files import read_specs
-from persys.cli.commands.wait import Goal, Outcome, WaitTarget, is_steady, wait_for
+from persys.cli.commands.wait import Goal
+from persys.cli.commands.workload_change import SendRequest, always, change_workloads, finish
 from persys.cli.commands.workload_status import (
     address_text,
     attempts_text,
@@ -19,10 +13,9 @@ from persys.cli.commands.workload_status import (
     status_text,
 )
 from persys.cli.connect.clients import scheduler_client
-from persys.cli.connect.settings import load_settings
 from persys.cli.framework.ages import BLANK, age, short_duration, timestamp
-from persys.cli.framework.exit_codes import ExitCode, exit_code_of
-from persys.cli.framework.live import live_view, print_or_watch
+from persys.cli.framework.exit_codes import ExitCode, UsageError
+from persys.cli.framework.live import print_or_watch
 from persys.cli.framework.output import (
     Column,
     align_columns,
@@ -32,9 +25,9 @@ from persys.cli.framework.output import (
     render_one,
     to_dict,
 )
-from persys.client.grpc.channel import RequestRefusedError
-from persys.errors import RefusedError, UnavailableError
-from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest, WorkloadView
+from persys.cli.specs.apply import apply_specs, delete_specs
+from persys.cli.specs.spec_files import Specs, read
+from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 if TYPE_CHECKING:
     from persys.client import SchedulerClient
@@ -53,12 +46,6 @@ _COLUMNS: tuple[Column[WorkloadView], ...] = (
     Column("RETRY", lambda workload, now: _retry_text(workload, now) or BLANK, wide=True),
     Column("REASON", lambda workload, now: _cropped(reason_text(workload)) or BLANK),
 )
-
-
-SendRequest = Callable[["SchedulerClient", str], str]
-"""Sends the request for one workload and returns the new revision, or "" if it is not known."""
-DescribeChange = Callable[["SchedulerClient", str, WorkloadView | None, str], str]
-"""The word to print for a change: takes the id, the workload before it and the revision after it."""
 
 
 def list_workloads(options: Namespace) -> ExitCode:
@@ -80,36 +67,31 @@ def get_workload(options: Namespace) -> ExitCode:
     with scheduler_client(options) as client:
         return print_or_watch(
             lambda: client.get_workload(options.id),
-            lambda workload: render_one(
-                workload, options, describe=_describe, name=lambda workload: workload.workload_id
-            ),
+            lambda workload: _render(workload, options),
             watch=options.watch,
         )
 
 
+def _render(workload: WorkloadView, options: Namespace) -> str:
+    if options.output == "yaml":
+        from persys.wire.specfile.export import workload_text  # imported only when needed
+
+        return workload_text(workload).rstrip("\n")
+    return render_one(
+        workload, options, describe=_describe, name=lambda workload: workload.workload_id
+    )
+
+
 def apply(options: Namespace) -> int:
-    specs = {
-        spec.request.workload_id: spec for spec in read_specs(options.file, stack_id=options.id)
-    }
-
-    def send(client: "SchedulerClient", workload_id: str) -> str:
-        try:
-            return client.apply(specs[workload_id].request)
-        except RequestRefusedError as err:
-            raise RequestRefusedError(
-                specs[workload_id].located(str(err)), reason=err.reason
-            ) from err
-
-    goals = {workload_id: _goal_of(spec.request) for workload_id, spec in specs.items()}
-    return _change(options, goals, send, _applied)
+    return apply_specs(options, read(options))
 
 
 def delete(options: Namespace) -> int:
-    def send(client: "SchedulerClient", workload_id: str) -> str:
-        client.delete(workload_id)
-        return ""
-
-    return _change(options, dict.fromkeys(options.ids, Goal.GONE), send, _always("being deleted"))
+    """Delete the given workloads, and those and the node pools of -f."""
+    specs = read(options) if options.file else Specs()
+    if not options.ids and not options.file:
+        raise UsageError("expected workloads to delete, or -f FILE")
+    return delete_specs(options, options.ids, specs)
 
 
 def start(options: Namespace) -> int:
@@ -125,16 +107,14 @@ def retry(options: Namespace) -> int:
         client.retry(workload_id)
         return ""
 
-    goals = dict.fromkeys(options.ids, Goal.RUNNING)
-    return _change(options, goals, send, _always("being retried"))
+    return _change(options, Goal.RUNNING, send, "being retried")
 
 
 def redeploy(options: Namespace) -> int:
     def send(client: "SchedulerClient", workload_id: str) -> str:
         return client.redeploy(workload_id)
 
-    goals = dict.fromkeys(options.ids, Goal.RUNNING)
-    return _change(options, goals, send, _always("being redeployed"))
+    return _change(options, Goal.RUNNING, send, "being redeployed")
 
 
 def _retry_text(workload: WorkloadView, now: datetime) -> str:
@@ -226,116 +206,11 @@ def _set_desired(options: Namespace, goal: Goal, word: str) -> int:
     def send(client: "SchedulerClient", workload_id: str) -> str:
         return client.set_desired_state(workload_id, goal.value)
 
-    return _change(options, dict.fromkeys(options.ids, goal), send, _always(word))
+    return _change(options, goal, send, word)
 
 
-def _change(
-    options: Namespace,
-    goals: Mapping[str, Goal | None],
-    send: SendRequest,
-    describe: DescribeChange,
-) -> int:
-    """Request the change for each workload. A goal of None keeps the desired state of the workload."""
-    outcomes: dict[str, Outcome] = {}
-    targets: dict[str, WaitTarget] = {}
-    quiet = options.output not in (None, "table", "wide")
+def _change(options: Namespace, goal: Goal, send: SendRequest, word: str) -> int:
+    goals = dict.fromkeys(options.ids, goal)
     with scheduler_client(options) as client:
-        for workload_id, goal in goals.items():
-            try:
-                before = _find_workload(client, workload_id)
-                revision = send(client, workload_id)
-                word = describe(client, workload_id, before, revision)
-            except RefusedError as err:
-                outcomes[workload_id] = _refused(err)
-            except UnavailableError:
-                _report(outcomes, options.output)  # the requests so far were accepted
-                raise
-            else:
-                outcomes[workload_id] = Outcome(ExitCode.OK, word)
-                targets[workload_id] = _target(goal or _goal_before(before), revision, before)
-        if options.wait is not None and targets:
-            within = load_settings(options).wait_timeout
-            with live_view(quiet=quiet) as update:
-                outcomes |= wait_for(client, targets, within=within, update=update)
-    _report(outcomes, options.output)
-    return max(outcome.exit for outcome in outcomes.values())
-
-
-def _always(word: str) -> DescribeChange:
-    return lambda _client, _workload_id, _before, _revision: word
-
-
-def _applied(
-    client: "SchedulerClient", workload_id: str, before: WorkloadView | None, revision: str
-) -> str:
-    if before is None:
-        return "created"
-    if revision and revision != before.revision_id:
-        return "updated"
-    after = _find_workload(client, workload_id)
-    if after is None or not revision:
-        return "applied"  # the scheduler does not report the new revision
-    same = (before.desired_state, before.spec) == (after.desired_state, after.spec)
-    return "unchanged" if same else "updated"
-
-
-def _goal_before(before: WorkloadView | None) -> Goal:
-    """The goal of a request without a desired state."""
-    stopped = before is not None and before.desired_state == Goal.STOPPED.value
-    return Goal.STOPPED if stopped else Goal.RUNNING
-
-
-def _find_workload(client: "SchedulerClient", workload_id: str) -> WorkloadView | None:
-    try:
-        return client.get_workload(workload_id)
-    except RefusedError:
-        return None  # an invalid id is reported by the request itself
-
-
-def _target(goal: Goal, revision: str, before: WorkloadView | None) -> WaitTarget:
-    if before is not None and revision == before.revision_id and goal.value == before.desired_state:
-        # The request changes nothing, so the state before it counts.
-        return WaitTarget(goal, revision, was_steady=is_steady(before))
-    return WaitTarget(goal, revision, before)
-
-
-def _refused(err: RefusedError) -> Outcome:
-    bad_spec = isinstance(err, RequestRefusedError) and err.reason == "INVALID_SPEC"
-    return Outcome(ExitCode.USAGE if bad_spec else exit_code_of(err), "refused", str(err))
-
-
-def _report(outcomes: Mapping[str, Outcome], form: str | None) -> None:
-    if form in ("json", "yaml"):
-        print(dump([_to_dict(*item) for item in outcomes.items()], form))
-        return
-    for workload_id, outcome in outcomes.items():
-        if outcome.exit is not ExitCode.OK:
-            why = outcome.why and f": {outcome.why}"
-            print(f"error: {workload_id}: {outcome.word}{why}", file=sys.stderr)
-            if outcome.hint:
-                print(f"next: {outcome.hint}", file=sys.stderr)
-        elif form == "name":
-            print(workload_id)
-        else:
-            print(f"{workload_id}: {outcome.word}{outcome.why and f' ({outcome.why})'}")
-
-
-def _to_dict(workload_id: str, outcome: Outcome) -> dict[str, object]:
-    found: dict[str, object] = {
-        "workload_id": workload_id,
-        "success": outcome.exit is ExitCode.OK,
-        "outcome": outcome.word,
-        "reason": outcome.why,
-        "next": outcome.hint,
-    }
-    if outcome.workload is not None:
-        found["workload"] = to_dict(outcome.workload)
-    return found
-
-
-def _goal_of(request: ApplyWorkloadRequest) -> Goal | None:
-    from persys.wire.control.messages import desired, desired_word
-
-    if not request.desired_state:
-        return None
-    return Goal(desired_word(desired(request.desired_state)))
+        outcomes = change_workloads(client, options, goals, send, always(word))
+    return finish(outcomes, options)

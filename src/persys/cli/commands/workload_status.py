@@ -3,6 +3,10 @@
 The next command depends on the kind of failure. `--wait` prints it after the reason, `doctor` as the fix.
 """
 
+import re
+from collections.abc import Sequence
+
+from persys.cli.framework.live import LiveState
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 UNHEALTHY = "Unhealthy"
@@ -10,6 +14,10 @@ UNPLACEABLE = "Unplaceable"
 DRIFTED = "Drifted"
 CRASH_LOOP = "CrashLoop"
 _HEALTH = "container.health"
+_PULLING = "Pulling"
+_SERVICES = "compose.services"
+_UP = ("running", "completed")
+_AMOUNTS = re.compile(r"(?P<got>[0-9.]+) of (?P<all>[0-9.]+) MB")
 
 
 def health_of(workload: WorkloadView) -> str:
@@ -49,6 +57,47 @@ def address_text(workload: WorkloadView) -> str:
         return ""
     found = workload.metadata
     return found.get("vm.ip_addresses", "") or found.get("container.ports", "")
+
+
+def current_step(workload: WorkloadView) -> LiveState | None:
+    """What its node is doing: pull, services, health check or start. None: its status says it."""
+    status, code, message = workload.status.lower(), workload.reason.code, workload.reason.message
+    if status == "pending" and code == _PULLING:
+        return LiveState("pull", message.removeprefix("pulling "), _share(message), ticks=True)
+    services = [word for word in workload.metadata.get(_SERVICES, "").split(",") if word]
+    up = [word for word in services if word.rpartition("=")[2] in _UP]
+    waits = ", ".join(word for word in services if word not in up)
+    if status in ("pending", "running") and waits:
+        return LiveState(f"{len(up)} of {len(services)} services running", waits)
+    if health_of(workload) == "starting":
+        return LiveState("health check", message or "has not passed yet")
+    if status == "pending" and workload.admitted_on_node and not code:
+        return LiveState("starting", f"on node {workload.assigned_node_id}")
+    return None
+
+
+def _share(message: str) -> float | None:
+    """The share of a pull that is done, from `12 of 40 MB`. None: its size is not known."""
+    found = _AMOUNTS.search(message)
+    try:
+        size = float(found["all"]) if found else 0.0
+        return min(float(found["got"]) / size, 1.0) if found and size else None
+    except ValueError:
+        return None
+
+
+def step_after(reached: Sequence[WorkloadView]) -> str:
+    """The next command after a wait that succeeded."""
+    if len(reached) > 1:
+        return "list them with `persysctl workload list`"
+    for workload in reached:
+        name = workload.workload_id
+        if workload.status.lower() == "stopped" and workload.desired_state == "Stopped":
+            return f"start it again with `persysctl workload start {name}`"
+        if workload.type == "vm":
+            return f"open its console with `persysctl console {name}`"
+        return f"show its output with `persysctl logs {name}`"
+    return ""
 
 
 def next_step(workload: WorkloadView) -> str:

@@ -158,6 +158,7 @@ WORKLOAD = Argument(("id",), {"metavar": "WORKLOAD", "help": "id of the workload
 WORKLOADS = Argument(
     ("ids",), {"metavar": "WORKLOAD", "nargs": "+", "help": "ids of workloads"}, "workload"
 )
+OPTIONAL_WORKLOADS = WORKLOADS._replace(kwargs={**WORKLOADS.kwargs, "nargs": "*"})
 TAKE_CONSOLE = Argument(
     ("--force",), {"action": "store_true", "help": "disconnect the current session"}
 )
@@ -192,14 +193,42 @@ FILES = Argument(
         "metavar": "FILE",
         "action": "append",
         "required": True,
-        "help": "spec or Compose file, a directory of them, or - for standard input; repeatable",
+        "help": "spec or Compose file, directory of them, URL, or - for standard input; repeatable",
     },
     "file",
 )
+OPTIONAL_FILES = FILES._replace(kwargs={**FILES.kwargs, "required": False, "default": []})
+RECURSIVE = Argument(
+    ("-R", "--recursive"),
+    {"action": "store_true", "help": "include the directories in a directory"},
+)
 STACK_ID = Argument(
-    ("--id",),
+    ("--id", "--name"),
     {"metavar": "ID", "default": "", "help": "workload id for a Compose file (default: its name)"},
 )
+INTERPOLATE = Argument(
+    ("--interpolate",),
+    {"action": "store_true", "help": "replace ${NAME} by environment variables"},
+)
+ENV_FILE = Argument(
+    ("--env-file",),
+    {
+        "metavar": "FILE",
+        "default": "",
+        "help": "replace ${NAME} by the variables of a file with lines NAME=VALUE",
+    },
+    "file",
+)
+SET = Argument(
+    ("--set",),
+    {
+        "metavar": "PATH=VALUE",
+        "action": "append",
+        "default": [],
+        "help": "set a field of each workload, for example container.image=nginx:1.27; repeatable",
+    },
+)
+SPEC_FILES = (FILES, RECURSIVE, STACK_ID, INTERPOLATE, ENV_FILE, SET)
 SUGGESTION = Argument(
     ("-f", "--file"),
     {
@@ -251,19 +280,6 @@ DECISION = Argument(
         "default": "",
         "help": "only those with this decision",
     },
-)
-EXAMPLE_TYPES = ("container", "compose", "vm", "git", "nodepool")
-EXAMPLE_TYPE = Argument(
-    ("type",), {"choices": EXAMPLE_TYPES, "nargs": "?", "help": "type of the file (default: all)"}
-)
-EXAMPLE_FILE = Argument(
-    ("-o", "--out"),
-    {
-        "metavar": "FILE",
-        "default": "",
-        "help": "file to write, or - for standard output (default: TYPE.yaml)",
-    },
-    "file",
 )
 TOPIC = Argument(
     ("topic",),

@@ -13,7 +13,6 @@ SECTIONS: tuple[tuple[str, tuple[Group | Command, ...]], ...] = (
         (
             workloads.WORKLOAD,
             workloads.APPLY,  # a shortcut for `workload apply`, the most frequent command
-            workloads.INIT,
             workloads.PLAN,
             workloads.EXPLAIN,
             workloads.CAPACITY,

@@ -8,16 +8,42 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import sleep
-from typing import Protocol, TextIO, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO, TypeVar
 
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.terminal import unfiltered
 from persys.core.terminal import visible
 from persys.errors import UnavailableError
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 T = TypeVar("T")
-Update = Callable[[Mapping[str, tuple[str, str]]], None]
-"""Takes the state and the reason of each workload."""
+
+
+class LiveState(NamedTuple):
+    """What a workload or node is doing now. `share` is the part of the work that is done, if it is known."""
+
+    text: str
+    detail: str = ""
+    share: float | None = None
+    ticks: bool = False  # the detail changes all the time
+
+    @property
+    def headline(self) -> str:
+        return self.text if self.share is None else f"{self.text} {self.share * 100:.0f} %"
+
+    @property
+    def milestone(self) -> tuple[str, str, int]:
+        """What has to change for a new line of output: progress counts in quarters."""
+        quarter = 0 if self.share is None else int(self.share * _MILESTONES)
+        return self.text, "" if self.ticks else self.detail, quarter
+
+
+Update = Callable[[Mapping[str, LiveState]], None]
+"""Takes the state of each workload or node."""
+_MILESTONES = 4
+_BAR_WIDTH = 24
 _INTERVAL_SECONDS = 1
 _CLEAR = "\x1b[H\x1b[2J"
 
@@ -74,13 +100,14 @@ def live_view(*, quiet: bool) -> Iterator[Update]:
 
 
 def _lines(stream: TextIO) -> Update:
-    shown: dict[str, tuple[str, str]] = {}
+    shown: dict[str, tuple[str, str, int]] = {}
 
-    def update(states: Mapping[str, tuple[str, str]]) -> None:
-        for workload_id, (state, why) in states.items():
-            if shown.get(workload_id) != (state, why):
-                print(f"{workload_id}: {state}{why and f' ({why})'}", file=stream, flush=True)
-                shown[workload_id] = (state, why)
+    def update(states: Mapping[str, LiveState]) -> None:
+        for name, state in states.items():
+            if shown.get(name) != state.milestone:
+                detail = state.detail and f" ({state.detail})"
+                print(f"{name}: {state.headline}{detail}", file=stream, flush=True)
+                shown[name] = state.milestone
 
     return update
 
@@ -89,21 +116,27 @@ def _lines(stream: TextIO) -> Update:
 def _table() -> Iterator[Update]:
     from rich.console import Console
     from rich.live import Live
+    from rich.progress_bar import ProgressBar
     from rich.spinner import Spinner
     from rich.table import Table
     from rich.text import Text
 
     spinners: dict[str, Spinner] = {}
 
-    def draw(states: Mapping[str, tuple[str, str]]) -> Table:
+    def bar(state: LiveState) -> "RenderableType":
+        if state.share is None:
+            return Text("")
+        return ProgressBar(total=1.0, completed=state.share, width=_BAR_WIDTH)
+
+    def draw(states: Mapping[str, LiveState]) -> Table:
         table = Table.grid(padding=(0, 2))
-        for workload_id, (state, why) in states.items():
-            spinner = spinners.setdefault(workload_id, Spinner("dots"))
-            table.add_row(
-                spinner,
-                *(Text(visible(text)) for text in (workload_id, state)),
-                Text(visible(why), style="dim"),
-            )
+        for name in ("spinner", "name", "state"):
+            table.add_column(name, no_wrap=True)
+        for name, state in states.items():
+            spinner = spinners.setdefault(name, Spinner("dots"))
+            cells = [Text(visible(text)) for text in (name, state.headline)]
+            detail = Text(visible(state.detail), style="dim", no_wrap=True, overflow="ellipsis")
+            table.add_row(spinner, *cells, bar(state), detail)
         return table
 
     console = Console(file=unfiltered(sys.stdout))

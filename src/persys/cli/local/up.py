@@ -18,7 +18,7 @@ from persys.cli.connect.settings import SCHEDULER, STATE_DIR, context_settings
 from persys.cli.connect.tls import client_tls
 from persys.cli.framework.ages import BLANK, short_duration
 from persys.cli.framework.exit_codes import ExitCode, SetupError
-from persys.cli.framework.live import Progress, Update, show_progress
+from persys.cli.framework.live import LiveState, Progress, Update, show_progress
 from persys.cli.framework.output import align_columns
 from persys.cli.local.demo import demo_request, ensure_image
 from persys.cli.local.docker import docker_version, ensure_compose, ensure_docker, run_docker
@@ -171,13 +171,14 @@ def _wait(
 
 def _report_changes(progress: Progress) -> Update:
     """Report each change once."""
-    reported: dict[str, tuple[str, str]] = {}
+    reported: dict[str, LiveState] = {}
 
-    def update(states: Mapping[str, tuple[str, str]]) -> None:
-        for workload_id, (state, why) in states.items():
-            if reported.get(workload_id) != (state, why):
-                progress.step(f"workload {workload_id}: {state}{why and f' ({why})'}")
-                reported[workload_id] = (state, why)
+    def update(states: Mapping[str, LiveState]) -> None:
+        for workload_id, state in states.items():
+            if reported.get(workload_id) != state:
+                detail = state.detail and f" ({state.detail})"
+                progress.step(f"workload {workload_id}: {state.headline}{detail}")
+                reported[workload_id] = state
 
     return update
 

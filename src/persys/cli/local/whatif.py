@@ -4,9 +4,10 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 
-from persys.cli.commands.spec_files import read_specs, requests_of
 from persys.cli.framework.exit_codes import ExitCode, UsageError
 from persys.cli.framework.output import align_columns
+from persys.cli.specs.sources import read_sources
+from persys.cli.specs.spec_files import parse
 from persys.model.ids import NodeId
 from persys.sim.whatif import WorkloadMove, add, lose
 from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
@@ -23,7 +24,9 @@ def answer(options: Namespace) -> int:
     if options.lose:
         _print_loss(options.lose, lose(contents, NodeId(options.lose)))
     elif options.add:
-        requests = _copies(requests_of(read_specs([options.add])), options.count)
+        specs = parse(list(read_sources([options.add], recursive=False)))
+        specs.only_workloads()
+        requests = _copies(specs.requests, options.count)
         moves, refused = add(contents, requests)
         _print_addition(len(requests), moves, refused)
     else:

@@ -15,11 +15,39 @@ _OPERATOR = re.compile(r":?[-?+]")
 
 
 class VariableError(RefusedError):
-    """The syntax of a variable is invalid, or a required variable is not set."""
+    """The syntax of a variable is invalid, or a required variable is not set.
+
+    `variable` is its name, or empty if the name is invalid.
+    """
+
+    def __init__(self, text: str, *, variable: str = "") -> None:
+        super().__init__(text)
+        self.variable = variable
 
 
 def interpolated(text: str, env: Mapping[str, str]) -> str:
     return _expand(text, env, 0) if "$" in text else text
+
+
+def replace_variables(text: str, env: Mapping[str, str]) -> str:
+    """Replace only ${NAME} and its other forms. $${NAME} is the text ${NAME}; other dollar signs stay.
+
+    Unlike in Compose, a variable that is not set and has no default is an error.
+    """
+    parts, at = [], 0
+    while (dollar := text.find("${", at)) >= 0:
+        if dollar > at and text[dollar - 1] == "$":
+            parts.append(f"{text[at : dollar - 1]}${{")
+            at = dollar + 2
+            continue
+        end = _closing(text, dollar + 1)
+        inner = text[dollar + 2 : end]
+        if _NAME.fullmatch(inner) and inner not in env:
+            problem = f"variable {inner} is not set: set it, or write $${{{inner}}} for the text"
+            raise VariableError(problem, variable=inner)
+        parts += (text[at:dollar], _braced(inner, env, 0))
+        at = end + 1
+    return "".join((*parts, text[at:]))
 
 
 def _expand(text: str, env: Mapping[str, str], depth: int) -> str:
@@ -79,5 +107,6 @@ def _braced(inner: str, env: Mapping[str, str], depth: int) -> str:
             return _expand(word, env, depth + 1) if is_there else ""
         case _:
             if not is_there:
-                raise VariableError(f"variable {name[0]} is not set: {word or 'it is required'}")
+                problem = f"variable {name[0]} is not set: {word or 'it is required'}"
+                raise VariableError(problem, variable=name[0])
             return found or ""

@@ -7,12 +7,20 @@ A Compose file is recognised by its `services` and applied as one stack.
 """
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from persys.core.bounded_yaml import MappingNode, Node, ScalarNode, SequenceNode
+from persys.core.bounded_yaml import TAG, MappingNode, Node, ScalarNode, SequenceNode, text_node
 from persys.core.numbers import whole_number
 from persys.errors import InvalidError
-from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.specfile.strict import SpecFileError, entries, text_of
+from persys.wire.specfile.strict import (
+    Position,
+    SpecFileError,
+    entries,
+    error_at,
+    position_of,
+    text_of,
+)
 
 _OF_INTENT = frozenset({"workload_id", "workloadId", "desired_state", "desiredState", "spec"})
 _STATUS = "status"
@@ -20,7 +28,7 @@ _SERVICES = "services"
 _IN_COMPOSE = "spec.compose.inline_yaml"
 # A name, ['a key'] of a mapping, or [0].
 _QUOTED = r"""\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]"""
-_STEP = re.compile(rf"(?P<name>[^.\[\]]+)|(?P<key>{_QUOTED})|\[(?P<index>\d+)\]")
+STEP = re.compile(rf"(?P<name>[^.\[\]]+)|(?P<key>{_QUOTED})|\[(?P<index>\d+)\]")
 _FIELD = re.compile(
     rf"(?P<field>[A-Za-z_](?:{_QUOTED}|[\w.\[\]-])*): (?P<problem>.+)",
     re.S,
@@ -31,45 +39,47 @@ _NOT_IN_AN_ID = re.compile(r"[^a-z0-9]+")
 _ID_LENGTH_MAX = 63
 
 
-def line_of(root: Node, field: str) -> int:
-    """The line of a field such as `spec.container.ports[0]`, or of its nearest parent in the document.
+def position_of_field(root: Node, field: str) -> Position:
+    """The position of a field such as `spec.container.ports[0]`, or of its nearest parent in the document.
 
-    A document without a `spec` has the fields of the spec at the top level.
+    That is the value if it is a single one, else the key. A document without a `spec` has the fields of the
+    spec at the top level.
     """
-    node, line = root, root.start_mark.line + 1
+    node, place = root, root
     for step in _steps(root, field):
-        found = _child(node, step)
+        found = child(node, step)
         if found is None:
-            break
-        node, line = found
-    return line
+            return position_of(place)
+        node, place = found
+    return position_of(node if isinstance(node, ScalarNode) and node.value else place)
 
 
-def located(root: Node, field: str, problem: str) -> tuple[int, str]:
-    """The line of an error in the file, and its text without the line number inside a text block."""
-    line = line_of(root, field)
+def located(root: Node, field: str, problem: str) -> tuple[Position, str]:
+    """The position of an error in the file, and its text without the line number inside a text block."""
     inner = _INNER_LINE.search(problem)
     block = _at(root, field)
     if inner is None or not isinstance(block, ScalarNode) or block.style != "|":
-        return line, problem
+        return position_of_field(root, field), problem
     text = problem[: inner.start(1)] + problem[inner.end(1) :]
-    return block.start_mark.line + 1 + int(inner[2]), text
+    return Position(block.start_mark.line + 1 + int(inner[2])), text
 
 
 def _at(root: Node, field: str) -> Node | None:
     node: Node | None = root
     for step in _steps(root, field):
-        found = _child(node, step) if node is not None else None
+        found = child(node, step) if node is not None else None
         node = found[0] if found else None
     return node
 
 
 def _steps(root: Node, field: str) -> list[str | int]:
-    steps = [_step(found) for found in _STEP.finditer(field)]
+    steps = [step_of(found) for found in STEP.finditer(field)]
+    if steps == ["workload_id"] and _has(root, "id"):
+        return ["id"]
     return steps[1:] if steps[:1] == ["spec"] and not _has(root, "spec") else steps
 
 
-def _step(found: re.Match[str]) -> str | int:
+def step_of(found: re.Match[str]) -> str | int:
     if found["index"]:
         return int(found["index"])
     return found["name"] or re.sub(r"\\(.)", r"\1", found["key"][2:-2])
@@ -99,23 +109,45 @@ def is_compose(node: Node) -> bool:
     )
 
 
-def compose_request(
-    text: str, node: Node, *, stack_id: str, directory: str
-) -> control_pb2.ApplyWorkloadRequest:
-    """The stack of a Compose file. Its id is `stack_id`, the file's `name` or the directory name."""
-    found = _child(node, "name")
+def compose_document(
+    text: str, node: Node, *, stack_id: str, directory: str, env: Mapping[str, str]
+) -> MappingNode:
+    """The stack of a Compose file, in the flat format.
+
+    Its id is `stack_id`, the file's `name` or the directory name.
+    """
+    found = child(node, "name")
     name = text_of(found[0], "name") if found else ""
     if not stack_id and "$" in name:
-        raise SpecFileError("name", "contains a variable; set --id", line=found[1] if found else 0)
+        assert found is not None, "it has a name"
+        raise error_at(found[0], "name", "contains a variable; set --id")
     workload_id = stack_id or _as_id(name) or _as_id(directory)
     if not workload_id:
-        problem = "missing; a Compose file without a name needs --id"
-        raise SpecFileError("id", problem, line=node.start_mark.line + 1)
-    request = control_pb2.ApplyWorkloadRequest(workload_id=workload_id)
-    request.spec.type = "compose"
-    request.spec.compose.source_type = "inline"
-    request.spec.compose.inline_yaml = _without_name(text, node)
-    return request
+        raise error_at(node, "id", "missing; a Compose file without a name needs --id")
+    return _as_node(
+        {
+            "id": workload_id,
+            "type": "compose",
+            "compose": {
+                "source_type": "inline",
+                "inline_yaml": _without_name(text, node),
+                "env": env,
+            },
+        },
+        node,
+    )
+
+
+def _as_node(value: Mapping[str, Any], like: Node) -> MappingNode:
+    """Nested mappings of texts as nodes at the place of another node."""
+    pairs = [
+        (
+            text_node(key, like),
+            _as_node(part, like) if isinstance(part, Mapping) else text_node(part, like),
+        )
+        for key, part in value.items()
+    ]
+    return MappingNode(f"{TAG}map", pairs, like.start_mark, like.end_mark)
 
 
 def compose_error(err: InvalidError, node: Node) -> SpecFileError:
@@ -124,9 +156,11 @@ def compose_error(err: InvalidError, node: Node) -> SpecFileError:
     if field.endswith(_IN_COMPOSE.removeprefix("spec.")):
         inner, problem = split_field(err.problem)
         field = inner or "file"
+    at = position_of_field(node, field)
     if named := _LINE.match(problem):
-        return SpecFileError(field, problem[named.end() :], line=int(named[1]))
-    return SpecFileError(field, problem, line=line_of(node, field))
+        line, problem = int(named[1]), problem[named.end() :]
+        at = at if at.line == line else Position(line)
+    return SpecFileError(field, problem, at=at)
 
 
 def _without_name(text: str, node: Node) -> str:
@@ -141,30 +175,30 @@ def _without_name(text: str, node: Node) -> str:
 
 
 def _has(node: Node, key: str) -> bool:
-    return _child(node, key) is not None
+    return child(node, key) is not None
 
 
-def _child(node: Node, step: str | int) -> tuple[Node, int] | None:
-    """The child node, and the line of its key."""
+def child(node: Node, step: str | int) -> tuple[Node, Node] | None:
+    """The child node, and its key; the key of an item of a list is the item itself."""
     if isinstance(step, int):
         items = node.value if isinstance(node, SequenceNode) else []
-        return (items[step], items[step].start_mark.line + 1) if step < len(items) else None
+        return (items[step], items[step]) if step < len(items) else None
     if not isinstance(node, MappingNode):
         return None
     wanted = step.replace("_", "").lower()
-    for key, value in node.value:
-        if isinstance(key, ScalarNode) and key.value.replace("_", "").lower() == wanted:
-            return value, key.start_mark.line + 1
-    return None
+    pairs = [(value, key) for key, value in node.value if isinstance(key, ScalarNode)]
+    exact = [pair for pair in pairs if pair[1].value == step]
+    same = [pair for pair in pairs if pair[1].value.replace("_", "").lower() == wanted]
+    return next(iter(exact or same), None)
 
 
 def _rewrite_modes(spec: Node) -> None:
     """Rewrite file modes: views print decimal numbers, specs expect octal as in chmod."""
-    files = _child(spec, "container")
-    found = _child(files[0], "files") if files else None
+    files = child(spec, "container")
+    found = child(files[0], "files") if files else None
     items = found[0].value if found and isinstance(found[0], SequenceNode) else []
     for item in items:
-        mode = _child(item, "mode")
+        mode = child(item, "mode")
         if mode is None or not isinstance(mode[0], ScalarNode):
             continue
         number = whole_number(mode[0].value)

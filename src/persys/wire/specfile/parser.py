@@ -1,14 +1,15 @@
-"""Parses spec files (YAML with one or more documents, or JSON) into ApplyWorkload requests.
+"""Parses spec files (YAML with one or more documents, or JSON) into ApplyWorkload requests and node pools.
 
-Two formats are accepted. The flat format has `id` and the fields of the spec at the top level. The format of
-the contract has `workload_id` and the spec under `spec`. A document without a spec changes only the desired
-state of its workload. The output of `workload get` and Compose files are accepted too, see `document.py`.
+Two formats are accepted. The flat format has `id` and the fields of the spec at the top level; its `status`,
+which `workload get -o yaml` prints, is ignored. The format of the contract has `workload_id` and the spec
+under `spec`. A document without a spec changes only the desired state of its workload. Views of workloads and
+Compose files are accepted too, see `document.py`. A document with `kind: nodepool` is a node pool.
 """
 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
@@ -32,19 +33,41 @@ from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.spec import health
 from persys.wire.spec.checks import PORT_MAX
 from persys.wire.specfile.document import (
+    child,
+    compose_document,
     compose_error,
-    compose_request,
     intent_of_view,
     is_compose,
     is_view,
     located,
 )
-from persys.wire.specfile.strict import SpecFileError, entries, error_at, fill, text_of, unknown_key
+from persys.wire.specfile.overrides import (
+    UNCHANGED,
+    MissingVariable,
+    Overrides,
+    assign,
+    compose_variables,
+    interpolate,
+)
+from persys.wire.specfile.pool_file import KIND, read_pool
+from persys.wire.specfile.strict import (
+    NOWHERE,
+    Position,
+    SpecFileError,
+    entries,
+    error_at,
+    fill,
+    position_of,
+    text_of,
+    unknown_key,
+)
 
 _PORT = re.compile(r"(?:(?P<host>\d+):)?(?P<container>\d+)(?:/(?P<protocol>tcp|udp))?")
 
 _OF_SPEC = tuple(control_pb2.WorkloadSpec.DESCRIPTOR.fields_by_name)
 _STOP_AFTER = "stop_after"  # a duration; the contract has seconds
+_STATUS = "status"
+_KUBERNETES = "apiVersion"
 _OF_REQUEST = ("revision_id", "desired_state")
 _FLAT = ("id", *_OF_SPEC, _STOP_AFTER, *_OF_REQUEST)
 _OF_REQUEST_IN_CAMEL = ("revisionId", "desiredState")
@@ -61,10 +84,42 @@ class SpecDocument:
     request: control_pb2.ApplyWorkloadRequest
     line: int
     node: Node
+    compose: Node | None = None  # the Compose file that it was made from
+    missing: list[MissingVariable] = field(default_factory=list)  # of the Compose file
 
-    def located(self, field: str, problem: str) -> tuple[int, str]:
-        """The line of an error about a field, or of the nearest parent of the field, and the error text."""
-        return located(self.node, field, problem) if self.line else (0, problem)
+    @property
+    def id(self) -> str:
+        return self.request.workload_id
+
+    def located(self, field: str, problem: str) -> tuple[Position, str, str]:
+        """The position of an error about a field, or of the nearest parent of it; the field; the error."""
+        if not self.line:
+            return NOWHERE, field, problem
+        if self.compose is not None:
+            err = compose_error(InvalidError(field, problem), self.compose)
+            return err.at, err.field, err.problem
+        at, text = located(self.node, field, problem)
+        return at, field, text
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDocument:
+    """One node pool of a file, and its line (0: unknown)."""
+
+    pool: control_pb2.NodePoolSpec
+    line: int
+    node: Node
+
+    @property
+    def id(self) -> str:
+        return self.pool.pool_id
+
+    def located(self, field: str, problem: str) -> tuple[Position, str, str]:
+        at, text = located(self.node, field, problem) if self.line else (NOWHERE, problem)
+        return at, field, text
+
+
+Document = SpecDocument | PoolDocument
 
 
 def read_spec_file(
@@ -74,47 +129,98 @@ def read_spec_file(
     stack_id: str = "",
     directory: str = "",
 ) -> list[SpecDocument]:
-    """All workloads in the file. Raises SpecFileError for the first error.
+    """All workloads in the file. Raises SpecFileError for the first error, and for a node pool."""
+    workloads: list[SpecDocument] = []
+    for document in read_documents(text, limits, stack_id=stack_id, directory=directory):
+        if isinstance(document, PoolDocument):
+            raise error_at(document.node, "kind", "a node pool is not a workload")
+        workloads.append(document)
+    return workloads
+
+
+def read_documents(
+    text: str,
+    limits: YamlLimits = FILE_LIMITS,
+    *,
+    stack_id: str = "",
+    directory: str = "",
+    overrides: Overrides = UNCHANGED,
+) -> list[Document]:
+    """All workloads and node pools in the file. Raises SpecFileError for the first error.
 
     The id of a Compose file is `stack_id`, else the file's `name`, else `directory`.
     """
-    as_json = _rewritten_json(text) if len(text) <= limits.bytes_max else None
-    found: dict[str, SpecDocument] = {}
-    nodes = list(_documents(text if as_json is None else as_json, limits))
+    nodes, positions = _parsed(text, limits)
+    found: dict[tuple[type, str], Document] = {}
     for node in nodes:
-        line = node.start_mark.line + 1 if as_json is None else 0
+        line = node.start_mark.line + 1 if positions else 0
         try:
             if len(nodes) == 1 and is_compose(node):
-                request = _stack(text, node, stack_id=stack_id, directory=directory)
+                document: Document = _stack(text, node, stack_id, directory, overrides)
             else:
-                request = _request(node)
+                document = _document(node, text, line, overrides)
         except SpecFileError as err:
-            # The line numbers of rewritten JSON differ from those of the user's file.
-            raise SpecFileError(err.field, err.problem, line=line and err.line) from None
+            at = err.at if positions or err.at.option else NOWHERE
+            raise SpecFileError(err.field, err.problem, at=at) from None
         except InvalidError as err:
-            at, problem = located(node, err.field, err.problem) if line else (0, err.problem)
-            raise SpecFileError(err.field, problem, line=at) from None
-        if request.workload_id in found:
-            raise SpecFileError("id", f"{request.workload_id!r} is used twice", line=line)
-        found[request.workload_id] = SpecDocument(request, line, node)
+            at, problem = located(node, err.field, err.problem)
+            at = at if positions or at.option else NOWHERE
+            raise SpecFileError(err.field, problem, at=at) from None
+        key = (type(document), document.id)
+        if key in found:
+            at = position_of(node) if positions else NOWHERE
+            raise SpecFileError("id", f"{document.id!r} is used twice", at=at)
+        found[key] = document
     if not found:
         raise SpecFileError("file", "contains no workload")
     return list(found.values())
 
 
+def _document(node: Node, text: str, line: int, overrides: Overrides) -> Document:
+    if overrides.variables is not None:
+        interpolate(node, text, overrides.variables)
+    assign(node, overrides.assignments)
+    kind = child(node, "kind")
+    if kind is not None and kind[0].value == KIND:
+        return PoolDocument(read_pool(node), line, node)
+    return SpecDocument(_request(node), line, node)
+
+
 def _stack(
-    text: str, node: Node, *, stack_id: str, directory: str
-) -> control_pb2.ApplyWorkloadRequest:
-    request = compose_request(text, node, stack_id=stack_id, directory=directory)
+    text: str, node: Node, stack_id: str, directory: str, overrides: Overrides
+) -> SpecDocument:
+    """A Compose file. `--set` changes the fields of its workload, for example `compose.env.NAME`."""
+    env, missing = compose_variables(node, text, overrides)
+    document = compose_document(text, node, stack_id=stack_id, directory=directory, env=env)
+    assign(document, overrides.assignments)
     try:
-        _check(request, flat=False)
+        request = _request(document)
+    except SpecFileError as err:
+        if err.at.option:
+            raise
+        raise compose_error(err, node) from None
     except InvalidError as err:
         raise compose_error(err, node) from None
-    return request
+    missing = [one for one in missing if one.name not in request.spec.compose.env]
+    if overrides.variables is not None and missing:
+        name, at = missing[0]
+        raise SpecFileError(name, "the variable is not set and has no default", at=at)
+    return SpecDocument(request, node.start_mark.line + 1, document, node, missing)
+
+
+def _parsed(text: str, limits: YamlLimits) -> tuple[list[Node], bool]:
+    """The documents, and whether their positions are those of the text."""
+    rewritten = _rewritten_json(text) if len(text) <= limits.bytes_max else None
+    if rewritten is None:
+        return list(_documents(text, limits)), True
+    try:
+        return list(_documents(text, limits)), True
+    except SpecFileError:
+        # YAML refuses tabs and some escapes that JSON allows.
+        return list(_documents(rewritten, limits)), False
 
 
 def _rewritten_json(text: str) -> str | None:
-    """Rewrite JSON as YAML: YAML refuses tabs and some escapes that JSON allows."""
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
@@ -127,7 +233,8 @@ def _documents(text: str, limits: YamlLimits) -> Iterator[Node]:
     try:
         roots = compose_all(text, limits)
     except YamlError as err:
-        raise SpecFileError(err.field or "file", err.problem, line=err.line) from err
+        at = Position(err.line, err.column)
+        raise SpecFileError(err.field or "file", err.problem, at=at) from err
     for root in roots:
         if isinstance(root, SequenceNode):
             yield from root.value
@@ -159,6 +266,15 @@ def _fill_flat(
         return MappingNode(node.tag, chosen, node.start_mark, node.end_mark)
 
     for key, value in pairs:
+        if key.value == _STATUS and isinstance(value, MappingNode):
+            continue
+        if key.value == _KUBERNETES:
+            raise error_at(
+                key, key.value, "a Kubernetes manifest; expected a workload or a Compose file"
+            )
+        if key.value == "kind":
+            shown = str(value.value)[:40] if isinstance(value, ScalarNode) else "a collection"
+            raise error_at(value, "kind", f"invalid kind {shown!r}: expected {KIND}")
         if key.value not in (*_FLAT, *_OF_REQUEST_IN_CAMEL):
             raise unknown_key(key, "", _FLAT)
         if key.value == "id":

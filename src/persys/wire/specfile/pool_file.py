@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from persys.core.bounded_yaml import load_mapping
+from persys.core.bounded_yaml import MappingNode, Node, value_of
 from persys.core.duration import parse_duration
 from persys.errors import InvalidError
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.specfile.strict import entries, unknown_key
 
 KIND = "nodepool"
 _SIZE_FIELDS: Mapping[str, type] = {
@@ -19,17 +20,16 @@ _SIZE_FIELDS: Mapping[str, type] = {
 }
 
 
-def read_pool_file(text: str) -> control_pb2.NodePoolSpec:
-    """Raises InvalidError that names the field."""
-    document = load_mapping(text)
-    kind = document.pop("kind", None)
-    if kind != KIND:
-        raise InvalidError("kind", f"invalid kind {kind!r}: expected {KIND}")
+def read_pool(node: Node) -> control_pb2.NodePoolSpec:
+    """Raises InvalidError that names the field. `status`, which `nodepool get -o yaml` prints, is ignored."""
     spec = control_pb2.NodePoolSpec()
-    for name, value in document.items():
-        reader = _FIELDS.get(str(name))
+    for key, part in entries(node, ""):
+        if key.value == "kind" or (key.value == "status" and isinstance(part, MappingNode)):
+            continue
+        reader = _FIELDS.get(key.value)
         if reader is None:
-            raise InvalidError(str(name), _unknown(str(name), _FIELDS))
+            raise unknown_key(key, "", list(_FIELDS))
+        value = value_of(part)
         if value is not None:
             reader(spec, value)
     return spec

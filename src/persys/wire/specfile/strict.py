@@ -7,7 +7,7 @@ stays 1.10, and `restart_policy: no` is the word no.
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -19,7 +19,7 @@ _WORDS_THAT_YAML_TAKES_FOR_BOOLEANS = frozenset({"yes", "no", "on", "off"})
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _PERMISSIONS = re.compile(r"0o?[0-7]{1,4}")
 _DIGITS_MAX = 40
-_OCTAL = frozenset({"persys.control.v1.FileMount.mode"})
+OCTAL_FIELDS = frozenset({"persys.control.v1.FileMount.mode"})
 _INT_BITS = {
     FieldDescriptor.CPPTYPE_INT32: 32,
     FieldDescriptor.CPPTYPE_INT64: 64,
@@ -29,12 +29,46 @@ ShortForm = Callable[[str, str, Message], None]
 """Fills a message from text. Its first argument is the path of the field, for the error."""
 
 
-class SpecFileError(InvalidError):
-    """A spec file is invalid. `line` counts from 1; 0: unknown."""
+# The names of the marks of nodes that were not read from the file start with this option.
+SET_OPTION = "--set"
 
-    def __init__(self, field: str, problem: str, *, line: int = 0) -> None:
+
+class Position(NamedTuple):
+    """A place in a spec file. Line and column count from 1; 0: unknown."""
+
+    line: int = 0
+    column: int = 0
+    option: str = (
+        ""  # the option of the command line that the value comes from, instead of the file
+    )
+
+    def prefix(self, file: str) -> str:
+        """`FILE:LINE:COLUMN`, as far as it is known, or the option."""
+        if self.option:
+            return self.option
+        return ":".join([file, *(str(number) for number in self[:2] if number)])
+
+
+NOWHERE = Position()
+
+
+class SpecFileError(InvalidError):
+    """A spec file is invalid."""
+
+    def __init__(self, field: str, problem: str, *, at: Position = NOWHERE) -> None:
         super().__init__(field, problem)
-        self.line = line
+        self.at = at
+
+    @property
+    def line(self) -> int:
+        return self.at.line
+
+
+def position_of(node: Node) -> Position:
+    mark = node.start_mark
+    if str(mark.name).startswith(SET_OPTION):
+        return Position(option=str(mark.name))
+    return Position(mark.line + 1, mark.column + 1)
 
 
 def fill(
@@ -82,7 +116,7 @@ def unknown_key(key: ScalarNode, path: str, known: Sequence[str]) -> SpecFileErr
 
 
 def error_at(node: Node, path: str, problem: str) -> SpecFileError:
-    return SpecFileError(path, problem, line=node.start_mark.line + 1)
+    return SpecFileError(path, problem, at=position_of(node))
 
 
 def text_of(node: Node, path: str) -> str:
@@ -139,7 +173,7 @@ def _scalar(field: FieldDescriptor, node: Node, path: str) -> object:
         if node.tag != f"{TAG}bool":
             raise error_at(node, path, f"expected true or false, got {_kind(node)}")
         return node.value.lower() in ("true", "yes", "on")
-    if field.full_name in _OCTAL:
+    if field.full_name in OCTAL_FIELDS:
         return _permissions(node, path)
     return _integer(node, path, bits=_INT_BITS[field.cpp_type])
 

@@ -25,7 +25,9 @@ def test_a_file_is_uploaded_and_each_node_is_reported(
     result = ctl("image", "add", "debian-12", str(path), "--sha256", "ab", "--node", "n1")
 
     assert (result.code, result.err) == (0, "")
-    assert result.out == "image debian-12 is on node n1 (2.9MiB, sha256 abc)\n"
+    *progress, last = result.out.splitlines()
+    assert last == "image debian-12 is on node n1 (2.9MiB, sha256 abc)"
+    assert [line.split()[1] for line in progress] == [*["sending"] * 4, "verifying"]
     assert cluster.image_bytes == 3_000_000
     (start,) = cluster.images_begun
     assert (start.name, start.url, start.sha256) == ("debian-12", "", "ab")
@@ -122,5 +124,6 @@ def test_a_terminal_shows_the_progress(
     terminal = Terminal(("image", "add", "debian", str(tmp_path / "disk")), variables)
     terminal.read_until(b"is on node n1")
 
-    assert b" of 95MiB (" in terminal.seen
+    assert b" of 95MiB" in terminal.seen
+    assert b" %" in terminal.seen
     assert terminal.end() == 0

@@ -68,7 +68,8 @@ def test_an_unknown_field_and_another_kind_are_refused(ctl: Run, tmp_path: Path)
     file.write_text("kind: workload\n")
     other = ctl("nodepool", "create", "-f", str(file))
 
-    assert "maxx: unknown field: expected max" in unknown.err
+    assert "maxx: unknown key; did you mean max?" in unknown.err
+    assert unknown.err.startswith(f"error: {file}:")
     assert "kind: invalid kind 'workload': expected nodepool" in other.err
 
 

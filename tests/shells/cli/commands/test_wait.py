@@ -137,7 +137,8 @@ def test_applying_a_stopped_workload_waits_for_stopped(cluster: Cluster, ctl: Ru
 
     result = ctl("apply", "-f", "-", "--wait", stdin=WEB + "revision_id: r2\n")
 
-    assert (result.code, result.out) == (0, "web: Stopped\n")
+    assert (result.code, result.out) == (0, "web: updated\nweb: Stopped\n")
+    assert result.err == "next: start it again with `persysctl workload start web`\n"
 
 
 def test_a_program_that_just_started_has_not_reached_running() -> None:

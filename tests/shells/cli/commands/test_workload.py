@@ -55,7 +55,8 @@ def test_nothing_is_sent_when_one_of_several_specs_is_invalid(cluster: Cluster, 
 
     assert result.code == 2
     assert (
-        result.err == "error: standard input:5: container.imag: unknown key; did you mean image?\n"
+        result.err
+        == "error: standard input:5:13: container.imag: unknown key; did you mean image?\n"
     )
     assert cluster.applied == []
 

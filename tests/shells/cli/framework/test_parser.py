@@ -159,7 +159,8 @@ def test_a_compose_file_is_applied_as_a_stack(cluster: Cluster, ctl: Run, tmp_pa
 
     result = ctl("apply", "-f", str(folder / "docker-compose.yml"))
 
-    assert (result.code, result.out) == (0, "shop: created\n")
+    said = f"{folder}/docker-compose.yml: Compose file, applied as stack 'shop'\n"
+    assert (result.code, result.out) == (0, f"{said}shop: created\n")
     assert cluster.applied[0].spec.compose.source_type == "inline"
 
 
@@ -183,7 +184,8 @@ def test_apply_prints_created_updated_or_unchanged(cluster: Cluster, ctl: Run) -
         for more in ("", "", "revision_id: r2\n", "desired_state: Stopped\n")
     ]
 
-    assert outputs == ["web: created\n", "web: unchanged\n", "web: updated\n", "web: updated\n"]
+    assert outputs[:3] == ["web: created\n", "web: unchanged\n", "web: updated\n"]
+    assert outputs[3] == "web: updated\n    ~ desired_state  Running -> Stopped\n"
 
 
 def test_a_refusal_of_the_scheduler_names_file_and_line(
@@ -196,7 +198,7 @@ def test_a_refusal_of_the_scheduler_names_file_and_line(
     result = ctl("apply", "-f", str(path))
 
     assert result.code == 2
-    assert f"{path}:3: spec.container.image: is not allowed here" in result.err
+    assert f"{path}:3:10: spec.container.image: is not allowed here" in result.err
 
 
 def test_a_refusal_in_a_plan_names_file_and_line(
@@ -210,7 +212,7 @@ def test_a_refusal_in_a_plan_names_file_and_line(
     result = ctl("plan", "-f", str(path))
 
     assert result.code == 2
-    assert f"refused: {path}:5: {reason}" in result.out
+    assert f"refused: {path}:5:8: {reason}" in result.out
 
 
 def test_version_is_an_option_too(run: Run) -> None:

@@ -16,8 +16,7 @@ from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.schema import json_schema
 from persys.wire.schema.descriptions import POOL, SECTIONS, SIZE, SOFTWARE, WORKLOAD, Section
 from persys.wire.specfile import parser, pool_file
-from persys.wire.specfile.parser import read_spec_file
-from persys.wire.specfile.pool_file import read_pool_file
+from persys.wire.specfile.parser import PoolDocument, read_documents
 
 ROOT = Path(__file__).parents[4]
 SCHEMA = json_schema.document()
@@ -85,10 +84,9 @@ def filled(section: Section, name: str, value: Any) -> dict[str, Any]:
 def accepted(document: Any) -> bool:
     """Whether the parser accepts it."""
     try:
-        if "kind" in document:
-            check_pool(pool_of(read_pool_file(json.dumps(document))), "cluster")
-        else:
-            read_spec_file(json.dumps(document))
+        for found in read_documents(json.dumps(document)):
+            if isinstance(found, PoolDocument):
+                check_pool(pool_of(found.pool), "cluster")
     except InvalidError:
         return False
     return True

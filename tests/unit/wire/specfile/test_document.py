@@ -8,7 +8,7 @@ import yaml
 from google.protobuf.json_format import MessageToDict
 
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.specfile.document import line_of, split_field
+from persys.wire.specfile.document import position_of_field, split_field
 from persys.wire.specfile.parser import SpecDocument, read_spec_file
 from persys.wire.specfile.strict import SpecFileError
 
@@ -150,7 +150,7 @@ def test_the_line_of_a_field_is_found(field: str, line: int) -> None:
         Loader=yaml.SafeLoader,
     )
 
-    assert line_of(node, field) == line
+    assert position_of_field(node, field).line == line
 
 
 @pytest.mark.parametrize(

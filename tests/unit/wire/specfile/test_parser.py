@@ -325,7 +325,13 @@ def test_a_vm_may_be_given_by_metadata_alone() -> None:
     assert one(f"id: m\nmetadata: {{persys.vm_spec_b64: {machine}}}").spec.type == "vm"
 
 
-def test_json_errors_name_the_field_without_a_line() -> None:
+def test_json_errors_name_the_field_and_its_position() -> None:
     err = refusal('{"id": "web",\n "container": {"prots": []}}')
 
-    assert (err.field, err.line) == ("container.prots", 0)
+    assert (err.field, err.at) == ("container.prots", (2, 16, ""))
+
+
+def test_the_position_in_json_that_is_not_yaml_is_unknown() -> None:
+    err = refusal('{"id": "web", "a": "\\ud83d\\ude00",\n "container": {"prots": []}}')
+
+    assert err.at == (0, 0, "")

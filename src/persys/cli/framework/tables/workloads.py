@@ -7,7 +7,7 @@ APPLY = Command(
     "apply",
     "create or update workloads from files",
     "commands.workload:apply",
-    (arg.FILES, arg.STACK_ID, arg.WAIT),
+    (*arg.SPEC_FILES, arg.WAIT),
 )
 
 WORKLOAD = Group(
@@ -28,7 +28,10 @@ WORKLOAD = Group(
             (arg.WORKLOAD, arg.WATCH),
         ),
         Command(
-            "delete", "delete workloads", "commands.workload:delete", (arg.WORKLOADS, arg.WAIT)
+            "delete",
+            "delete workloads, by id or of files",
+            "commands.workload:delete",
+            (arg.OPTIONAL_WORKLOADS, arg.OPTIONAL_FILES, *arg.SPEC_FILES[1:], arg.WAIT),
         ),
         Command(
             "retry",
@@ -102,13 +105,6 @@ VOLUME = Group(
     ),
 )
 
-INIT = Command(
-    "init",
-    "write a commented spec file of a type, to start from",
-    "commands.init:create",
-    (arg.EXAMPLE_TYPE, arg.EXAMPLE_FILE),
-)
-
 EXPLAIN = Command(
     "explain",
     "explain why a workload runs on its node, or is pending",
@@ -120,14 +116,14 @@ PLAN = Command(
     "plan",
     "show what applying a file would change; writes nothing",
     "commands.plan:show",
-    (arg.FILES, arg.STACK_ID),
+    arg.SPEC_FILES,
 )
 
 CAPACITY = Command(
     "capacity",
     "show how many more copies fit, and whether the cluster tolerates the loss of any one node",
     "commands.capacity:show",
-    (arg.FILES, arg.STACK_ID),
+    arg.SPEC_FILES,
 )
 
 SCHEMA = Command(
