@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from e2e.browser import a_browser
+
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +57,15 @@ def test_the_search_finds_text_of_the_documents(site: Path) -> None:
 
     found = {entry["location"] for entry in entries if "confirm-dead" in entry["text"]}
     assert any(location.startswith("how-to/replace-node.html") for location in found)
+
+
+def test_the_search_works_in_pages_that_are_opened_as_files(site: Path) -> None:
+    with a_browser() as browser:
+        browser.driver.get(f"{(site / 'index.html').as_uri()}?q=confirm-dead")
+
+        browser.until(
+            lambda: "matching documents" in browser.text(".md-search-result__meta"), "results"
+        )
 
 
 def test_files_outside_the_documents_are_part_of_the_site(site: Path) -> None:

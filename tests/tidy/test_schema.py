@@ -1,5 +1,6 @@
 """docs/reference: the schema and the reference of spec files are those that the code generates."""
 
+from importlib.resources import files
 from pathlib import Path
 
 from persys.wire.schema import json_schema, reference
@@ -12,4 +13,12 @@ def test_the_schema_is_current(root: Path) -> None:
 
 
 def test_the_reference_is_current(documents: dict[str, str]) -> None:
-    assert documents["docs/reference/spec.md"] == reference.text(), "run `make generate`"
+    examples = {
+        file.name: file.read_text("utf-8")
+        for file in files("persys.examples").iterdir()
+        if file.name.endswith(".yaml")
+    }
+
+    shown = {name for names in reference.EXAMPLES.values() for name in names}
+    assert shown == examples.keys()
+    assert documents["docs/reference/spec.md"] == reference.text(examples), "run `make generate`"

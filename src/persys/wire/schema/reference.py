@@ -1,7 +1,7 @@
 """docs/reference/spec.md: every field of a spec file with its type, default, limits and an example."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from persys.wire.schema.descriptions import POOL, SECTIONS, SOFTWARE, Example, Field, Section
 from persys.wire.schema.json_schema import Schema, document
@@ -41,16 +41,29 @@ persysctl schema > workload.schema.json
 The YAML language server, which VS Code, Vim, Emacs and others use, reads the first line of the example and
 then completes and validates the fields.
 
+`persysctl init` writes a commented file of each type to start from; the examples below are these files.
+
 The API has the same fields: there the id is `workload_id`, and the other fields are below `spec`.
 `persysctl workload get NAME -o yaml` prints this form, and `persysctl apply` accepts it too.
 """
 
 
-def text() -> str:
-    return "\n".join([_HEAD, *(line for section in SECTIONS for line in _section(section))])
+# Files of `persysctl init`, by the section that shows them.
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "Container": ("container.yaml",),
+    "Compose stack": ("compose.yaml", "git.yaml"),
+    "Virtual machine": ("vm.yaml",),
+    "Node pool": ("nodepool.yaml",),
+}
 
 
-def _section(section: Section) -> Iterator[str]:
+def text(examples: Mapping[str, str]) -> str:
+    """The document. `examples` are the texts of the example files, by name."""
+    lines = (line for section in SECTIONS for line in _section(section, examples))
+    return "\n".join([_HEAD, *lines])
+
+
+def _section(section: Section, examples: Mapping[str, str]) -> Iterator[str]:
     yield from (f"## {section.title}", "")
     if section.place:
         places = " and ".join(f"`{place}`" for place in section.place.split(", "))
@@ -73,6 +86,8 @@ def _section(section: Section) -> Iterator[str]:
         )
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
     yield ""
+    for name in EXAMPLES.get(section.title, ()):
+        yield from ("```yaml", examples[name].rstrip("\n"), "```", "")
 
 
 def _schemas(section: Section) -> dict[str, Schema]:

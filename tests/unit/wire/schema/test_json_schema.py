@@ -21,7 +21,10 @@ from persys.wire.specfile.parser import PoolDocument, read_documents
 ROOT = Path(__file__).parents[4]
 SCHEMA = json_schema.document()
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
-SPECS = sorted((ROOT / "examples").rglob("*.yaml"))
+SPECS = [
+    *sorted((ROOT / "examples").rglob("*.yaml")),
+    *sorted((ROOT / "src" / "persys" / "examples").glob("*.yaml")),
+]
 
 # The fields that a mapping needs beside the one under test.
 NEEDED: dict[str, dict[str, Any]] = {
