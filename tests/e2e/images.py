@@ -11,6 +11,14 @@ from e2e.containers import docker
 ROOT = Path(__file__).resolve().parents[2]
 BASE = "persys-base:latest"
 PREFIX = "persys-test"
+NAMES = (
+    "persys",
+    "persys-scheduler",
+    "persys-gateway",
+    "persys-ca",
+    "persys-federation",
+    "compute-agent",
+)
 PERSYS = f"{PREFIX}/persys:latest"
 ETCD = "persys-test-etcd:latest"
 COREDNS = "persys-test-coredns:latest"
@@ -22,8 +30,8 @@ BUILD_SECONDS = 1200  # installs packages, possibly on a busy host
 @cache
 def build_persys() -> None:
     """All images of our programs, as `make docker-build` builds them, once per test run."""
-    _run([str(ROOT / "scripts" / "images"), "build", PREFIX, "latest"])
-    # The replaced images have no name any more.
+    _run([str(ROOT / "scripts" / "images"), "build", PREFIX, "latest", "dependencies", *NAMES])
+    # The replaced images have no name any more. Dependencies keep theirs for the next test run.
     docker("image", "prune", "--force", "--filter", "label=org.opencontainers.image.title=persys")
 
 

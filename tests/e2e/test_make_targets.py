@@ -22,14 +22,6 @@ PROGRAMS = (
     "persys-gateway",
     "persys-scheduler",
 )
-IMAGES = (
-    "persys",
-    "persys-scheduler",
-    "persys-gateway",
-    "persys-ca",
-    "persys-federation",
-    "compute-agent",
-)
 _SECONDS = 250
 
 
@@ -101,7 +93,7 @@ def test_make_docker_push_pushes_every_image(
     registry: Registry, demo_image: str, tmp_path: Path
 ) -> None:
     prefix = f"{registry.address}/persys"
-    names = [f"{prefix}/{image}:v1" for image in IMAGES]
+    names = [f"{prefix}/{image}:v1" for image in images.NAMES]
     for name in names:
         docker("tag", demo_image, name)
     docker("tag", demo_image, f"{prefix}/other:v1")
@@ -114,7 +106,7 @@ def test_make_docker_push_pushes_every_image(
         docker("--config", str(tmp_path), "pull", "--quiet", name)
     docker("rmi", *names)
     repositories = tmp_path / "data" / "docker" / "registry" / "v2" / "repositories" / "persys"
-    assert {path.name for path in repositories.iterdir()} == set(IMAGES)
+    assert {path.name for path in repositories.iterdir()} == set(images.NAMES)
 
 
 @pytest.fixture
