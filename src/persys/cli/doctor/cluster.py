@@ -24,9 +24,14 @@ SKEW_WARN = timedelta(seconds=2)
 SKEW_FAIL = timedelta(seconds=30)  # leases and new certificates depend on clocks
 LISTED_MAX = 5
 _READY = "ready"
+_DRAINING = "draining"
+NODE_FIX = (
+    "on that host: `systemctl restart persys-agent`, or `persys up` on a machine that it set up; "
+    "`persysctl node get {node}` shows details"
+)
 _POLICY_VIOLATION = "policy_violation"
 _WAITING = frozenset({"pending", "unknown"})
-_CLOCK = "synchronise the clocks with NTP (timedatectl set-ntp true; chronyc tracking)"
+_CLOCK = "synchronise the clocks with `timedatectl set-ntp true` on both; `chronyc tracking` shows the state"
 
 
 def check_cluster(client: "SchedulerClient") -> Iterator[Finding]:
@@ -79,13 +84,11 @@ def check_nodes(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
         )
         return
     not_ready = [node for node in nodes if node.status.lower() != _READY]
-    for node in not_ready[:LISTED_MAX]:
-        reason = node.status_reason or "no reason given"
-        fix = f"on that host: systemctl status persys-agent; `persysctl node get {node.node_id}`"
-        yield warn("nodes", f"{node.node_id} is {node.status}: {reason}", fix)
-    for node in [node for node in nodes if node not in not_ready][:LISTED_MAX]:
+    yield from _not_ready_findings(not_ready)
+    ready = [node for node in nodes if node not in not_ready]
+    for node in ready[:LISTED_MAX]:
         for problem in node.problems:
-            fix = f"on that host: journalctl -u persys-agent; `persysctl node get {node.node_id}`"
+            fix = f"on that host: `journalctl -u persys-agent`; `persysctl node get {node.node_id}`"
             yield warn("nodes", f"{node.node_id} {problem}; it gets no new workloads", fix)
     for node in nodes:
         if abs(node.clock_skew_ms) >= SKEW_WARN.total_seconds() * 1000:
@@ -93,10 +96,33 @@ def check_nodes(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
                 f"the clock of {node.node_id} is {node.clock_skew_ms} ms ahead of the scheduler's"
             )
             yield warn("clock", text, _CLOCK)
-    if len(not_ready) == len(nodes):
-        yield fail("nodes", "no node is ready, so no workload can run", "see the lines above")
-    else:
-        yield ok("nodes", f"{len(nodes) - len(not_ready)} of {len(nodes)} ready")
+    cordoned = [node.node_id for node in ready if node.cordoned]
+    if len(not_ready) + len(cordoned) == len(nodes):
+        fix = (
+            f"`persysctl node uncordon {cordoned[0]}`"
+            if cordoned
+            else "`persysctl node list -o wide` shows the reason of each"
+        )
+        yield fail("nodes", "no node is ready and schedulable, so no workload can start", fix)
+        return
+    if cordoned:
+        text = f"{', '.join(cordoned[:LISTED_MAX])}: cordoned, so no new workloads are placed there"
+        yield warn("nodes", text, f"`persysctl node uncordon {cordoned[0]}`")
+    yield ok("nodes", f"{len(ready)} of {len(nodes)} ready")
+
+
+def _not_ready_findings(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
+    """A drain is requested by an operator, so it is not an error."""
+    for node in nodes[:LISTED_MAX]:
+        text = f"{node.node_id} is {node.status}: {node.status_reason or 'no reason given'}"
+        if node.status.lower() == _DRAINING:
+            fix = f"`persysctl node uncordon {node.node_id}` ends the drain"
+            yield warn("nodes", text, fix)
+        else:
+            yield fail("nodes", text, NODE_FIX.format(node=node.node_id))
+    if len(nodes) > LISTED_MAX:
+        more = f"{len(nodes) - LISTED_MAX} more nodes are not ready"
+        yield fail("nodes", more, "list them with `persysctl node list --status NotReady`")
 
 
 def check_versions(nodes: Sequence["NodeView"], scheduler: str) -> Iterator[Finding]:
@@ -172,7 +198,9 @@ def check_errors(diagnostics: "DiagnosticsView") -> Iterator[Finding]:
         lines = error.text.strip().splitlines()
         last = lines[-1] if lines else "no text"
         text = f"{whose} failed {times} in {error.where}{key}: {last}"
-        yield fail("errors", text, "report it with the traceback from its log")
+        yield fail(
+            "errors", text, "report it with the traceback from its log: `journalctl -u persys-*`"
+        )
     if len(found) > LISTED_MAX:
         more = f"{len(found) - LISTED_MAX} more unexpected errors"
         yield fail("errors", more, "`persysctl doctor` shows the newest; the logs have all")

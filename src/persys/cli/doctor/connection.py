@@ -13,7 +13,7 @@ from persys.cli.connect.context_file import context_path, permission_warning
 from persys.cli.connect.diagnose import explain_tls_failure
 from persys.cli.connect.settings import Settings, Transport, load_settings
 from persys.cli.connect.tls import client_tls
-from persys.cli.doctor.finding import Finding, fail, ok, warn
+from persys.cli.doctor.finding import Finding, Level, fail, ok, warn
 from persys.errors import PersysError, SettingsError, UnavailableError
 from persys.infra.net.address import is_service
 from persys.model.role import Role
@@ -30,6 +30,10 @@ EXPIRES_SOON = timedelta(hours=2)
 GET_CERTIFICATE = (
     "`persysctl certificate create --role admin --name YOU`, run by a user with a valid one, or "
     "`persys-ca certificate --role admin --name YOU` on the host of the CA"
+)
+RENEW_CREDENTIALS = (
+    "`persysctl token create --role operator --name YOU`, run by an admin; then set PERSYS_TOKEN, or save it "
+    "with `persysctl context add NAME --token-file FILE`"
 )
 _USER_ROLES = frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER})
 _OTHERS_MASK = 0o077
@@ -62,7 +66,14 @@ def check_endpoint(options: Namespace, settings: Settings) -> list[Finding]:
     if settings.transport is Transport.HTTP:
         parts = urlsplit(settings.gateway)
         port = parts.port or (8551 if parts.scheme == "https" else 80)
-        return [_check_tcp(parts.hostname or "", port, settings.gateway, start="persys-gateway")]
+        return [
+            _check_tcp(
+                parts.hostname or "",
+                port,
+                settings.gateway,
+                start="`systemctl start persys-gateway`",
+            )
+        ]
     findings: list[Finding] = []
     for address in settings.scheduler.split(","):
         findings += (
@@ -70,6 +81,11 @@ def check_endpoint(options: Namespace, settings: Settings) -> list[Finding]:
             if is_service(address)
             else [_check_scheduler(options, settings, address)]
         )
+    if any(finding.level is Level.OK for finding in findings):  # the others serve all requests
+        return [
+            each._replace(level=Level.WARN) if each.level is Level.FAIL else each
+            for each in findings
+        ]
     return findings
 
 
@@ -88,18 +104,21 @@ def _check_srv(name: str) -> list[Finding]:
 
 def _check_scheduler(options: Namespace, settings: Settings, address: str) -> Finding:
     host, _, port = address.rpartition(":")
-    reached = _check_tcp(host.strip("[]"), int(port), address, start="`persys up`")
+    reached = _check_tcp(
+        host.strip("[]"),
+        int(port),
+        address,
+        start="`persys up`, or `systemctl start persys-scheduler`",
+    )
     if reached.level != "ok":
         return reached
     try:
         trust = client_tls(options, os.environ, settings.file)
         why = explain_tls_failure(address, Role.SCHEDULER, trust)
-    except PersysError as err:
-        return ok(
-            _ENDPOINT, f"{address} accepts connections, but the certificate is unusable: {err}"
-        )
+    except PersysError:
+        return reached  # the check of the certificate has reported it
     if why:
-        fix = "correct the setting; `persysctl context add` saves it"
+        fix = "save the correct setting with `persysctl context add NAME`; `persysctl help connection`"
         return fail(_ENDPOINT, f"{address}: {why}", fix)
     return reached
 
@@ -111,7 +130,7 @@ def _check_tcp(host: str, port: int, named: str, *, start: str) -> Finding:
     except socket.gaierror:
         return fail(_ENDPOINT, f"cannot resolve {host}", f"correct the name or DNS; {_ANOTHER}")
     except ConnectionRefusedError:
-        fix = f"start it there ({start}; systemctl status), open its port, or {_ANOTHER}"
+        fix = f"start it there with {start}, open its port, or {_ANOTHER}"
         return fail(_ENDPOINT, f"connection refused: {named}", fix)
     except OSError as err:
         fix = f"check firewalls and routes to {host}; {_ANOTHER}"
@@ -127,7 +146,9 @@ def check_certificate(options: Namespace, settings: Settings, now: datetime) -> 
     try:
         trust = client_tls(options, os.environ, settings.file)
     except SettingsError as err:
-        yield fail(CHECK, str(err).partition("\n")[0], GET_CERTIFICATE)
+        # The other lines list ways to get one.
+        text = str(err).partition("\n")[0].removesuffix(". Use one of these:")
+        yield fail(CHECK, text, GET_CERTIFICATE)
         return
     if trust is None:
         yield warn(

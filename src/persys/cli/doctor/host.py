@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from persys.cli.connect.diagnose import explain_tls_failure
 from persys.cli.connect.settings import Settings
@@ -15,8 +16,11 @@ from persys.cli.connect.tls import client_tls
 from persys.cli.doctor.finding import Finding, fail, ok, warn
 from persys.cli.local.docker import compose_command
 from persys.cli.local.packages import find_command
-from persys.errors import PersysError
+from persys.errors import PersysError, SettingsError
 from persys.model.role import Role
+
+if TYPE_CHECKING:
+    from persys.client.grpc.channel import Trust
 
 SECONDS = 3.0
 COMMAND_SECONDS = 10
@@ -42,7 +46,9 @@ def check_host(options: Namespace, settings: Settings) -> Iterator[Finding]:
 def check_disk(place: str, free: int, total: int) -> Finding:
     share = free / total if total else 0.0
     text = f"{place} has {free / 1024**3:.1f} GB free, {share:.0%}"
-    fix = "free disk space: `persysctl agent gc`, docker system prune, or a larger disk"
+    fix = (
+        "free disk space with `persysctl agent gc` and `docker system prune`, or use a larger disk"
+    )
     if share < DISK_FAIL:
         return fail("disk", text, fix)
     return warn("disk", text, fix) if share < DISK_WARN else ok("disk", text)
@@ -60,52 +66,63 @@ def _is_listening(address: str) -> bool:
 def _check_agent(options: Namespace, settings: Settings, *, listens: bool) -> Finding:
     where = settings.agent
     if not listens:
-        fix = "systemctl status persys-agent, or `persys up`; its log has the cause"
+        fix = (
+            "`systemctl start persys-agent`, or `persys up` on a machine that it set up; "
+            "`journalctl -u persys-agent` has the cause"
+        )
         return fail("agent", f"connection refused: {where}", fix)
     from persys.client import AgentClient
 
-    trust = None
     try:
         trust = client_tls(options, os.environ, settings.file)
+    except SettingsError:  # for example with a token, which only schedulers and gateways accept
+        return ok("agent", f"{where} accepts connections; a client certificate is needed for more")
+    try:
         with closing(AgentClient(where, timeout=settings.request_timeout, trust=trust)) as client:
             health = client.check_health()
     except PersysError as err:
-        try:
-            why = explain_tls_failure(where, Role.AGENT, trust)
-        except PersysError as own:
-            why = str(own)
-        text = f"the process at {where} does not respond as an agent: {why or err}"
-        port = where.rpartition(":")[2]
-        fix = (
-            f"`ss -ltnp sport = :{port}` shows the process on this port; if it is not the agent, set "
-            "the agent's address with PERSYS_AGENT_ADDR or agent_endpoint of the context"
-        )
-        return fail("agent", text, fix)
+        return _agent_error(where, trust, err)
     runtimes = ", ".join(f"{name} {text}" for name, text in sorted(health.runtime_status.items()))
     if not health.healthy:
-        fix = "check the runtimes below and its log"
+        fix = "correct the runtimes below; `journalctl -u persys-agent` has the cause"
         return fail("agent", f"{where} is not healthy: {runtimes}", fix)
     return ok("agent", f"{where} {health.version} is healthy: {runtimes}")
 
 
+def _agent_error(where: str, trust: "Trust | None", err: PersysError) -> Finding:
+    try:
+        why = explain_tls_failure(where, Role.AGENT, trust)
+    except PersysError as own:
+        why = str(own)
+    text = f"the process at {where} does not respond as an agent: {why or err}"
+    port = where.rpartition(":")[2]
+    fix = (
+        f"`ss -ltnp sport = :{port}` shows the process on this port; if it is the agent, "
+        "`systemctl restart persys-agent`; otherwise set the address of the agent with "
+        "PERSYS_AGENT_ADDR or agent_endpoint of the context"
+    )
+    return fail("agent", text, fix)
+
+
 def _check_docker() -> Iterator[Finding]:
     if find_command("docker") is None:
-        yield fail("docker", "docker command not found", "install Docker Engine")
+        fix = "install Docker, for example with `apt-get install docker.io docker-compose`"
+        yield fail("docker", "docker command not found", fix)
         return
     if (why := _command_error("docker", "version", "--format", "{{.Server.Version}}")) is not None:
-        fix = "systemctl start docker; check that this user may use its socket (group docker)"
+        fix = "`systemctl start docker`; this user must be root or in the group docker"
         yield fail("docker", f"Docker does not respond: {why}", fix)
         return
     yield ok("docker", "Docker is running")
     if (command := compose_command()) is not None:
         yield ok("compose", f"`{' '.join(command)}` works")
     else:
-        fix = "install docker-compose or docker-compose-plugin; Compose stacks need it"
+        fix = "for Compose stacks: `apt-get install docker-compose`, or docker-compose-plugin"
         yield warn("compose", "neither `docker compose` nor `docker-compose` works", fix)
 
 
 def _check_libvirt() -> Finding:
-    fix = "for VMs: install libvirt and QEMU, and start libvirtd"
+    fix = "for VMs: `apt-get install libvirt-daemon-system qemu-system-x86`, `systemctl start libvirtd`"
     if find_command("virsh") is None:
         return warn("libvirt", "virsh command not found, so libvirt is probably missing", fix)
     if (why := _command_error("virsh", "--readonly", "version")) is not None:

@@ -5,16 +5,24 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from persys.cli.connect.clients import scheduler_client
+from persys.cli.connect.settings import Settings, Transport
 from persys.cli.doctor.cluster import check_cluster
-from persys.cli.doctor.connection import check_certificate, check_context, check_endpoint
+from persys.cli.doctor.connection import (
+    GET_CERTIFICATE,
+    RENEW_CREDENTIALS,
+    check_certificate,
+    check_context,
+    check_endpoint,
+)
 from persys.cli.doctor.finding import Finding, Level, fail
 from persys.cli.doctor.host import check_host
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.output import dump
-from persys.errors import PersysError
+from persys.errors import DeniedError, PersysError, SettingsError, UnavailableError
 from persys.infra.clock import SystemClock
 
 _WIDTH = 6
+_INVALID_CREDENTIAL = "token"  # the reason of a denial
 
 
 def run(options: Namespace) -> ExitCode:
@@ -45,25 +53,40 @@ def _findings(options: Namespace) -> Iterator[Finding]:
     yield from found
     if settings is None:
         return
-    yield from check_certificate(options, settings, SystemClock().now())
+    credentials = list(check_certificate(options, settings, SystemClock().now()))
+    yield from credentials
     reached = check_endpoint(options, settings)
     yield from reached
-    if any(finding.level is not Level.FAIL for finding in reached):
-        yield from _cluster_findings(options)
+    # Otherwise the reason is known already.
+    usable = all(finding.level is not Level.FAIL for finding in credentials)
+    if usable and any(finding.level is not Level.FAIL for finding in reached):
+        yield from _cluster_findings(options, settings)
     yield from check_host(options, settings)
 
 
-def _cluster_findings(options: Namespace) -> Iterator[Finding]:
+def _cluster_findings(options: Namespace, settings: Settings) -> Iterator[Finding]:
     try:
         with scheduler_client(options, quiet=True) as client:
             yield from check_cluster(client)
     except PersysError as err:
-        text = str(err).partition("\n")[0]
-        yield fail(
-            "cluster",
-            text,
-            "fix the problems above; `persysctl cluster whoami` shows your identity",
-        )
+        yield fail("cluster", str(err).partition("\n")[0], _fix(err, settings))
+
+
+def _fix(err: PersysError, settings: Settings) -> str:
+    match err:
+        case DeniedError() if err.reason == _INVALID_CREDENTIAL or settings.token:
+            return RENEW_CREDENTIALS
+        case DeniedError():
+            return f"`persysctl cluster whoami` shows your identity; {GET_CERTIFICATE}"
+        case SettingsError():
+            return "`persysctl help connection` shows the options; save them with `persysctl context add`"
+        case UnavailableError() if settings.transport is Transport.HTTP:
+            return (
+                "on the host of the gateway: `systemctl status persys-gateway`; for a certificate that is "
+                "not trusted, use the CA of the cluster: `persysctl context add NAME --api URL --ca FILE`"
+            )
+        case _:
+            return "on the host of the scheduler: `systemctl status persys-scheduler`, and its log"
 
 
 def _print(finding: Finding) -> None:

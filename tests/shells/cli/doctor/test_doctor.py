@@ -235,14 +235,70 @@ def test_a_mode_that_is_not_normal(cluster: Cluster, ctl: Run) -> None:
 
 
 def test_no_nodes_and_nodes_that_are_not_ready(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n2", agent_version=__version__)
     cluster.nodes["n1"].status = "NotReady"
     cluster.nodes["n1"].status_reason = "no heartbeat for 40s"
-    assert "no heartbeat for 40s" in str(found(ctl("doctor", "-o", "json"), "nodes"))
+    result = ctl("doctor", "-o", "json")
+    (finding,) = found(result, "nodes")
+    assert (result.code, finding["level"]) == (1, "fail")
+    assert "no heartbeat for 40s" in finding["what"]
+    assert "systemctl restart persys-agent" in finding["cure"]
 
     cluster.nodes.clear()
     result = ctl("doctor", "-o", "json")
     assert result.code == 1
     assert "the cluster has no nodes" in worst_finding(result, "nodes")
+
+
+def test_nodes_that_an_operator_took_out_of_service(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n2", agent_version=__version__, cordoned=True)
+    result = ctl("doctor", "-o", "json")
+    (finding,) = found(result, "nodes")
+    assert (result.code, finding["level"]) == (0, "warn")
+    assert "persysctl node uncordon n2" in finding["cure"]
+
+    cluster.nodes["n1"].status = "Draining"
+    result = ctl("doctor", "-o", "json")
+    drained, unusable = found(result, "nodes")
+    assert (result.code, drained["level"], unusable["level"]) == (1, "warn", "fail")
+    assert "persysctl node uncordon n1" in drained["cure"]
+    assert "no node is ready and schedulable" in unusable["what"]
+
+
+def test_an_invalid_token_is_replaced_by_a_new_one(cluster: Cluster, ctl: Run) -> None:
+    cluster.abort = (grpc.StatusCode.UNAUTHENTICATED, "this token is unknown or has been revoked")
+
+    result = ctl("doctor", "-o", "json", PERSYS_TOKEN="psk_a_b")
+
+    (finding,) = found(result, "cluster")
+    assert (result.code, finding["level"]) == (1, "fail")
+    assert "has been revoked" in finding["what"]
+    assert "persysctl token create" in finding["cure"]
+
+
+def test_a_missing_certificate_is_one_problem(secure: str, run: Run) -> None:
+    result = run("doctor", "--scheduler", secure, PERSYS_INSECURE="")
+
+    assert "fail  certificate: no client certificate\n" in result.out
+    assert "1 problem, " in result.out
+
+
+def test_one_of_several_schedulers_is_enough(
+    cluster: Cluster, run: Run, unused_address: str
+) -> None:
+    result = run("doctor", "-o", "json", "--scheduler", f"{unused_address},{cluster.address}")
+
+    assert result.code == 0
+    assert worst_finding(result, "endpoint").startswith("warn: connection refused")
+
+
+def test_an_agent_is_not_queried_without_a_certificate(
+    cluster: Cluster, run: Run, tmp_path: Path
+) -> None:
+    with gateway(scheduler_addr=(cluster.address,)) as url:
+        result = run("doctor", "--api", url, "--agent", cluster.address, PERSYS_INSECURE="")
+
+    assert "a client certificate is needed for more" in result.out
 
 
 def test_versions_that_differ(cluster: Cluster, ctl: Run) -> None:
