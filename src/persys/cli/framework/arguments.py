@@ -281,6 +281,19 @@ DECISION = Argument(
         "help": "only those with this decision",
     },
 )
+EXAMPLE_TYPES = ("container", "compose", "vm", "git", "nodepool")
+EXAMPLE_TYPE = Argument(
+    ("type",), {"choices": EXAMPLE_TYPES, "nargs": "?", "help": "type of the file (default: all)"}
+)
+EXAMPLE_FILE = Argument(
+    ("-o", "--out"),
+    {
+        "metavar": "FILE",
+        "default": "",
+        "help": "file to write, or - for standard output (default: TYPE.yaml)",
+    },
+    "file",
+)
 TOPIC = Argument(
     ("topic",),
     {"metavar": "COMMAND", "nargs": "*", "help": "a command, `connection` or `aliases`"},

@@ -13,6 +13,7 @@ SECTIONS: tuple[tuple[str, tuple[Group | Command, ...]], ...] = (
         (
             workloads.WORKLOAD,
             workloads.APPLY,  # a shortcut for `workload apply`, the most frequent command
+            workloads.INIT,
             workloads.PLAN,
             workloads.EXPLAIN,
             workloads.CAPACITY,

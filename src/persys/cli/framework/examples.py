@@ -112,6 +112,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "agent list": ("agent list --agent 10.0.0.7:50051",),
     "agent gc": ("agent gc --dry-run",),
     "apply": _APPLY,
+    "init": ("init", "init vm", "init container -o web.yaml"),
     "explain": ("explain web",),
     "plan": ("plan -f web.yaml",),
     "capacity": ("capacity -f web.yaml",),

@@ -105,6 +105,13 @@ VOLUME = Group(
     ),
 )
 
+INIT = Command(
+    "init",
+    "write a commented spec file of a type, to start from",
+    "commands.init:create",
+    (arg.EXAMPLE_TYPE, arg.EXAMPLE_FILE),
+)
+
 EXPLAIN = Command(
     "explain",
     "explain why a workload runs on its node, or is pending",
