@@ -4,10 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.docs_runner.blocks import blocks_of, documents
-from e2e.docs_runner.environment import DocsEnvironment, a_docs_environment
+from e2e.docs_runner.blocks import FULL, blocks_of, documents
+from e2e.docs_runner.environment import DEADLINE_SECONDS, DocsEnvironment, a_docs_environment
 
-DOCUMENTS = [name for name in documents() if any(block.is_run for block in blocks_of(name))]
+FULL_SECONDS = 1200  # for an emulated VM on a busy host
+DOCUMENTS = [
+    pytest.param(name, marks=(pytest.mark.full, pytest.mark.timeout(FULL_SECONDS + 300)))
+    if name in FULL
+    else pytest.param(name)
+    for name in documents()
+    if any(block.is_run for block in blocks_of(name))
+]
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +25,9 @@ def environment() -> Iterator[DocsEnvironment]:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_the_commands_of_a_document_work(environment: DocsEnvironment, document: str) -> None:
-    trouble = environment.run_blocks([block for block in blocks_of(document) if block.is_run])
+    trouble = environment.run_blocks(
+        [block for block in blocks_of(document) if block.is_run],
+        within=FULL_SECONDS if document in FULL else DEADLINE_SECONDS,
+    )
 
     assert trouble == "", trouble

@@ -18,6 +18,14 @@ RUNNABLE = frozenset({"sh", "console"})
 NOT_RUNNABLE = frozenset({"text", "yaml", "json", "mermaid", "python", "ini"})
 # In this order, because they share one cluster; the others follow.
 FIRST = ("README.md", "docs/tutorial/first-steps.md")
+# They start more nodes, build images or boot a VM; only `make test-full` runs them.
+FULL = frozenset(
+    {
+        "examples/ci-runner/README.md",
+        "examples/three-nodes/README.md",
+        "examples/vm-appliance/README.md",
+    }
+)
 # Generated from the parser, whose examples another test parses.
 GENERATED = frozenset({"docs/reference/commands.md"})
 

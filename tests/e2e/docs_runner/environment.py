@@ -24,8 +24,8 @@ from e2e.process import free_port
 BIN = Path(sys.executable).parent
 DEADLINE_SECONDS = 240
 # Ports in documents and examples, which are substituted.
-PORTS = ("8888", "8085", "8084", "50051", "8089", "8551", "8585", "50052", "8090")
-PORTS_OF_WORKLOADS = tuple(str(port) for port in range(18080, 18090))
+PORTS = ("8888", "8085", "8084", "50051", "8089", "8551", "8585", "50052", "8090", "50053", "8091")
+PORTS_OF_WORKLOADS = tuple(str(port) for port in range(18080, 18100))
 # Node names in documents, which are substituted.
 NODE_WORDS = ("NODE", "n3")
 WORKLOADS = Path(__file__).with_name("workloads.yaml")
@@ -38,10 +38,11 @@ class DocsEnvironment:
         self.node_id = f"docs-{uuid4().hex[:8]}"
         self.state = place / "state"
         self._ports = {port: str(free_port()) for port in (*PORTS, *PORTS_OF_WORKLOADS)}
-        self.second_id = f"{self.node_id}-2"
+        self.second_id, self.third_id = f"{self.node_id}-2", f"{self.node_id}-3"
         self._substitutions = {
             **dict.fromkeys(NODE_WORDS, self.node_id),
             "second": self.second_id,
+            "third": self.third_id,
             "/somewhere/safe": str(place / "safe"),
             "/var/lib/persys/up": str(self.state),
             "node-7:50051": f"127.0.0.1:{self._ports['50051']}",
@@ -92,7 +93,7 @@ esac""",
         whole_words = rf"(?<![\w.-])(?:{'|'.join(words)})(?![\w-])"
         return re.sub(whole_words, lambda found: self._substitutions[found[0]], text)
 
-    def run_blocks(self, blocks: list[Block]) -> str:
+    def run_blocks(self, blocks: list[Block], *, within: float = DEADLINE_SECONDS) -> str:
         """Run all of them in one shell. Returns '' or the error with its document and line."""
         folder = Path(tempfile.mkdtemp(dir=self.place))
         lines = ["set -euo pipefail"]
@@ -104,7 +105,7 @@ esac""",
                 lines += ["set -e", f'[[ $code == {block.code} ]] && echo "{number}"']
             else:
                 lines.append(f"{{ source {file}; }} >{file}.out 2>&1; echo {number}")
-        done = self._bash("\n".join(lines))
+        done = self._bash("\n".join(lines), within=within)
         ended = [int(word) for word in done.stdout.split()]
         for number, block in enumerate(blocks):
             output = folder / f"{number}.sh.out"
@@ -125,7 +126,7 @@ esac""",
         for pid in (int(file.read_text()) for file in self.place.rglob("*.tour-pid")):
             subprocess.run(["kill", str(pid)], capture_output=True, check=False)
         self._bash("persys down")
-        for node in (self.node_id, self.second_id):
+        for node in (self.node_id, self.second_id, self.third_id):
             label = f"label=persys.node_id={node}"
             for container in docker("ps", "-aq", "--filter", label).split():
                 docker("rm", "-f", "-v", container)
@@ -133,7 +134,9 @@ esac""",
                 for name in docker(kind, "ls", "-q", "--filter", label).split():
                     docker(kind, "rm", name)
 
-    def _bash(self, script: str) -> subprocess.CompletedProcess[str]:
+    def _bash(
+        self, script: str, *, within: float = DEADLINE_SECONDS
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["bash", "-c", script],
             cwd=self.place / "clone",
@@ -141,7 +144,7 @@ esac""",
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=DEADLINE_SECONDS,
+            timeout=within,
             check=False,
         )
 
