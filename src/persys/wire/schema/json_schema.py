@@ -21,6 +21,7 @@ Schema = dict[str, Any]
 
 # In lists and maps of texts, numbers and booleans are read as they are written.
 _AS_WRITTEN: Schema = {"type": ["string", "number", "boolean"]}
+_STATUS: Schema = {"type": "object", "description": "printed by `get -o yaml`; ignored"}
 _TYPES = ("container", "compose", "vm")
 _OCTAL = "mode"
 _BY_MESSAGE = {section.message: section for section in SECTIONS if section.message}
@@ -47,7 +48,10 @@ def document() -> Schema:
             _reference("Workload"),
             _reference("NodePool"),
             _reference("WorkloadOfTheContract"),
-            {"type": "array", "items": _reference("Workload")},
+            {
+                "type": "array",
+                "items": {"anyOf": [_reference("Workload"), _reference("NodePool")]},
+            },
         ],
         "definitions": definitions,
     }
@@ -64,11 +68,12 @@ def field_schema(message: str, name: str) -> Schema:
 def _workload() -> Schema:
     found = _mapping_of(WORKLOAD, {name: _top_level(name) for name in WORKLOAD})
     pairs = [(one, two) for one in _TYPES for two in _TYPES if one < two]
+    found["properties"]["status"] = _STATUS
     return {**found, "not": {"anyOf": [{"required": list(pair)} for pair in pairs]}}
 
 
 def _of_the_contract() -> Schema:
-    """The form of the API, which `workload get -o yaml` prints. Other keys of it are ignored."""
+    """The form of the API. Other keys of it are ignored."""
     of_spec = control_pb2.WorkloadSpec.DESCRIPTOR.fields_by_name
     spec = {
         "type": "object",
@@ -86,7 +91,9 @@ def _of_the_contract() -> Schema:
 
 
 def _node_pool() -> Schema:
-    return _mapping_of(POOL, {name: _of_pool(name) for name in POOL})
+    found = _mapping_of(POOL, {name: _of_pool(name) for name in POOL})
+    found["properties"]["status"] = _STATUS
+    return found
 
 
 def _of_pool(name: str) -> Schema:

@@ -111,6 +111,10 @@ EXAMPLES = [
         if name not in ("compose", "vm")
     ),
     pytest.param({"id": "web", "compose": WORKLOAD["compose"].example}, id="compose"),
+    pytest.param(
+        {"id": "web", "container": {"image": "nginx"}, "status": {"status": "Running"}}, id="status"
+    ),
+    pytest.param({**A_POOL, "status": {"paused": True}}, id="nodepool.status"),
     pytest.param({"id": "web", "vm": WORKLOAD["vm"].example}, id="vm"),
     *(
         pytest.param({**A_POOL, name: field.example}, id=f"nodepool.{name}")
