@@ -1,4 +1,4 @@
-"""docs/explanation/security.md: permissions are generated from the code; every attack has a test."""
+"""docs: permissions are generated from the code; every attack has a test."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ def test_the_permission_tables_match_the_code(root: Path, documents: dict[str, s
         check=True,
     )
 
-    assert created.stdout.strip() in documents["docs/explanation/security.md"], (
+    assert created.stdout.strip() in documents["docs/reference/permissions.md"], (
         "run scripts/permissions --write"
     )
 

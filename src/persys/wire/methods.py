@@ -1,7 +1,7 @@
 """The table of all RPCs of both services.
 
 Authorization, forwarding by a standby, read-only mode, audit, time limits, the REST routes with their OpenAPI
-document, the REST client and the permission tables in docs/explanation/security.md are derived from it. An
+document, the REST client and the permission tables in docs/reference/permissions.md are derived from it. An
 RPC without a row is not served; a test compares the table with the service descriptors.
 
 Plain data without protobuf or msgspec: persysctl imports it at start-up.
