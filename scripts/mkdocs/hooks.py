@@ -1,9 +1,11 @@
 """Hooks of MkDocs: the documents are written for code hosting sites, which render Markdown differently.
 
 Files outside docs/ that documents link to are added to the site under repository/. Lists are indented as
-Python-Markdown expects, and comments for tests are removed.
+Python-Markdown expects, and comments for tests are removed. Pages with diagrams load the script that draws
+them, if `build` has fetched it.
 """
 
+import os
 import posixpath
 import re
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files, InclusionLevel
+from pymdownx.superfences import fence_code_format
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs/"
@@ -21,10 +24,35 @@ _ITEM = re.compile(r"( *)([-*]|\d+\.)( +)")
 _FENCE = re.compile(r" *```")
 _COMMENT = re.compile(r" *<!-- .* -->")
 _INDENT = 4
+_MERMAID = ROOT / os.environ["MERMAID"]
+_MERMAID_ON_SITE = "assets/mermaid.min.js"
+_DIAGRAM = 'class="mermaid"'
+_FIRST_SCRIPT = re.compile(r'<script src="(?P<root>[./]*)assets/javascripts/bundle')
+
+
+def on_config(config: Any) -> Any:
+    if _MERMAID.exists():
+        diagram = {"name": "mermaid", "class": "mermaid", "format": fence_code_format}
+        config.mdx_configs["pymdownx.superfences"] = {"custom_fences": [diagram]}
+    return config
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Load the script before that of the theme, which would load it from another host."""
+    if _DIAGRAM not in output:
+        return output
+
+    def with_mermaid(found: re.Match[str]) -> str:
+        return f'<script src="{found["root"]}{_MERMAID_ON_SITE}"></script>{found[0]}'
+
+    return _FIRST_SCRIPT.sub(with_mermaid, output, count=1)
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the files outside docs/ that documents link to."""
+    if _MERMAID.exists():
+        script = str(_MERMAID)
+        files.append(File.generated(config, _MERMAID_ON_SITE, abs_src_path=script))
     added: set[str] = set()
     waiting = [f"{DOCS}{file.src_uri}" for file in files.documentation_pages()]
     while waiting:

@@ -68,6 +68,15 @@ def test_the_search_works_in_pages_that_are_opened_as_files(site: Path) -> None:
         )
 
 
+def test_a_page_with_a_diagram_loads_its_script_from_the_site(site: Path) -> None:
+    page = (site / "how-to" / "federation.html").read_text("utf-8")
+
+    if not (site / "assets" / "mermaid.min.js").exists():
+        pytest.skip("npm has fetched no mermaid: the diagram is shown as text")
+    assert 'class="mermaid"' in page
+    assert page.index('<script src="../assets/mermaid.min.js">') < page.index("/bundle.")
+
+
 def test_files_outside_the_documents_are_part_of_the_site(site: Path) -> None:
     linked = site / "repository" / "examples" / "placement.yaml"
 
