@@ -52,6 +52,62 @@ def test_apply_with_wait_shows_the_port_and_delete_removes_everything(
     assert cluster.containers([unique_id]) == []
 
 
+def test_a_file_is_applied_updated_and_applied_again_from_the_output_of_get(
+    persysctl: Callable[..., subprocess.CompletedProcess[str]],
+    spec_file: Callable[..., str],
+    tmp_path: Path,
+    unique_id: str,
+) -> None:
+    path = spec_file(unique_id)
+    shown = tmp_path / "shown.yaml"
+
+    created = persysctl("apply", "-f", path)
+    updated = persysctl("apply", "-f", path, "--set", "container.env.DB_PASSWORD=x", "--wait")
+    shown.write_text(persysctl("workload", "get", unique_id, "-o", "yaml").stdout)
+    again = persysctl("apply", "-f", str(shown))
+    refused = persysctl("apply", "-f", path, "--set", "container.env.A=secret://no-such")
+    deleted = persysctl("workload", "delete", "-f", path, "--wait")
+
+    assert created.stdout == f"{unique_id}: created\n", created.stderr
+    assert f"{unique_id}: updated\n    + container.env.DB_PASSWORD  ********\n" in updated.stdout
+    assert updated.returncode == 0, updated.stderr
+    assert f"next: show its output with `persysctl logs {unique_id}`" in updated.stderr
+    assert again.stdout == f"{unique_id}: unchanged\n", again.stderr
+    assert refused.returncode == 2
+    assert "--set container.env.A=secret://no-such: " in refused.stderr
+    assert deleted.returncode == 0, deleted.stderr
+
+
+def test_a_compose_file_is_applied_as_a_stack_and_again_from_the_output_of_get(
+    persysctl: Callable[..., subprocess.CompletedProcess[str]],
+    demo_image: str,
+    tmp_path: Path,
+    unique_id: str,
+) -> None:
+    path = tmp_path / "docker-compose.yml"
+    path.write_text(
+        f"name: {unique_id}\nservices:\n  web:\n    image: ${{IMAGE}}\n"
+        "    pull_policy: never\n    command: sleep 3600\n    init: true\n"
+    )
+    (tmp_path / "vars").write_text(f"IMAGE={demo_image}\n")
+    shown = tmp_path / "shown.yaml"
+    words = ("-f", str(path), "--env-file", str(tmp_path / "vars"))
+
+    unset = persysctl("apply", "-f", str(path), "--interpolate")
+    applied = persysctl("apply", *words, "--wait")
+    shown.write_text(persysctl("workload", "get", unique_id, "-o", "yaml").stdout)
+    again = persysctl("apply", "-f", str(shown))
+    deleted = persysctl("workload", "delete", *words, "--wait")
+
+    assert unset.returncode == 2
+    assert f"{path}:4:12: IMAGE: " in unset.stderr
+    assert f"{path}: Compose file, applied as stack '{unique_id}'\n" in applied.stdout
+    assert applied.returncode == 0, applied.stderr
+    assert f"{unique_id}: Running" in applied.stdout
+    assert again.stdout == f"{unique_id}: unchanged\n", again.stderr
+    assert deleted.returncode == 0, deleted.stderr
+
+
 def test_a_missing_image_exits_with_1_and_the_reason(
     persysctl: Callable[..., subprocess.CompletedProcess[str]],
     spec_file: Callable[..., str],

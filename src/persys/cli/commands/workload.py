@@ -25,8 +25,6 @@ from persys.cli.framework.output import (
     render_one,
     to_dict,
 )
-from persys.cli.specs.apply import apply_specs, delete_specs
-from persys.cli.specs.spec_files import Specs, read
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 if TYPE_CHECKING:
@@ -83,11 +81,17 @@ def _render(workload: WorkloadView, options: Namespace) -> str:
 
 
 def apply(options: Namespace) -> int:
+    from persys.cli.specs.apply import apply_specs  # start-up time
+    from persys.cli.specs.spec_files import read
+
     return apply_specs(options, read(options))
 
 
 def delete(options: Namespace) -> int:
     """Delete the given workloads, and those and the node pools of -f."""
+    from persys.cli.specs.apply import delete_specs  # start-up time
+    from persys.cli.specs.spec_files import Specs, read
+
     specs = read(options) if options.file else Specs()
     if not options.ids and not options.file:
         raise UsageError("expected workloads to delete, or -f FILE")

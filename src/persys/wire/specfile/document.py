@@ -64,6 +64,10 @@ def located(root: Node, field: str, problem: str) -> tuple[Position, str]:
     return Position(block.start_mark.line + 1 + int(inner[2])), text
 
 
+def has_field(root: Node, field: str) -> bool:
+    return _at(root, field) is not None
+
+
 def _at(root: Node, field: str) -> Node | None:
     node: Node | None = root
     for step in _steps(root, field):

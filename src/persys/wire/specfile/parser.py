@@ -36,10 +36,12 @@ from persys.wire.specfile.document import (
     child,
     compose_document,
     compose_error,
+    has_field,
     intent_of_view,
     is_compose,
     is_view,
     located,
+    position_of_field,
 )
 from persys.wire.specfile.overrides import (
     UNCHANGED,
@@ -193,18 +195,20 @@ def _stack(
     env, missing = compose_variables(node, text, overrides)
     document = compose_document(text, node, stack_id=stack_id, directory=directory, env=env)
     assign(document, overrides.assignments)
-    try:
-        request = _request(document)
-    except SpecFileError as err:
-        if err.at.option:
-            raise
-        raise compose_error(err, node) from None
-    except InvalidError as err:
-        raise compose_error(err, node) from None
-    missing = [one for one in missing if one.name not in request.spec.compose.env]
+    missing = [one for one in missing if not has_field(document, f"compose.env['{one.name}']")]
     if overrides.variables is not None and missing:
         name, at = missing[0]
         raise SpecFileError(name, "the variable is not set and has no default", at=at)
+    try:
+        request = _request(document)
+    except InvalidError as err:
+        at = err.at if isinstance(err, SpecFileError) else position_of_field(document, err.field)
+        if at.option:
+            raise SpecFileError(err.field, err.problem, at=at) from None
+        found = compose_error(err, node)
+        unset = ", ".join(one.name for one in missing)
+        hint = f"; variables that are not set: {unset} (see --env-file)" if unset else ""
+        raise SpecFileError(found.field, found.problem + hint, at=found.at) from None
     return SpecDocument(request, node.start_mark.line + 1, document, node, missing)
 
 

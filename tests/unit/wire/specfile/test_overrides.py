@@ -161,6 +161,20 @@ def test_a_compose_file_without_interpolation_lists_its_missing_variables() -> N
     assert [(each.name, each.at.line) for each in missing] == [("TAG", 4)]
 
 
+def test_a_variable_that_is_not_set_is_named_before_what_follows_from_it() -> None:
+    text = "name: shop\nservices:\n  web:\n    image: ${IMAGE}\n"
+
+    strict, plain = refusal(text, using()), refusal(text, Overrides())
+
+    assert (strict.field, strict.at.prefix("f")) == ("IMAGE", "f:4:12")
+    assert plain.problem == "has no image; variables that are not set: IMAGE (see --env-file)"
+
+
+def test_a_set_value_that_does_not_fit_a_compose_file_names_the_option() -> None:
+    for assignment in ("resources.memory_mb=-4", "services.web.image=x"):
+        assert refusal(COMPOSE, setting(assignment)).at.option == f"--set {assignment}"
+
+
 def test_set_changes_the_workload_of_a_compose_file() -> None:
     document = the_document(COMPOSE, setting("compose.env.TAG=3", "resources.memory_mb=128"))
 
