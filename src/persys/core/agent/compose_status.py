@@ -194,7 +194,7 @@ def _word(case: _Case, seen: Artefact) -> str:
             return "completed"
         case _Case.STOPPED | _Case.FAILED:
             return f"exited({seen.exit_code})"
-        case _Case.RUNNING if seen.health is Health.UNHEALTHY:
-            return "unhealthy"
+        case _Case.RUNNING if seen.health in (Health.UNHEALTHY, Health.STARTING):
+            return seen.health.value  # starting: its health check has not passed yet
         case _:
             return seen.condition.value

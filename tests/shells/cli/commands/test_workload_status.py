@@ -104,6 +104,7 @@ def test_a_pull_shows_its_share(message: str, headline: str) -> None:
     [
         ("db=running,job=completed,web=created", "2 of 3 services running"),
         ("db=missing", "0 of 1 services running"),
+        ("db=running,web=starting", "1 of 2 services running"),
     ],
 )
 def test_a_stack_shows_how_many_services_run(services: str, headline: str) -> None:

@@ -173,6 +173,13 @@ def test_an_unhealthy_service_is_named() -> None:
     assert settled.message == "unhealthy: db"
 
 
+def test_a_service_whose_health_check_has_not_passed_yet_is_starting() -> None:
+    stack = a_stack(WEB, a_member("db", Condition.RUNNING, health=Health.STARTING))
+
+    assert stack is not None
+    assert stack.parts == ("db=starting", "web=running")
+
+
 def test_the_log_of_a_failed_service_is_shown_while_others_start() -> None:
     failed = a_member("migrate", Condition.EXITED, exit_code=1)
     assert log_source([a_member("web", Condition.CREATED), WEB, failed], {}) is failed
