@@ -260,7 +260,8 @@ class _Reader:
             if not mount.is_bind:
                 continue
             if not mount.source.startswith("/"):
-                raise item.error(f"{mount.source!r}: {NO_OTHER_FILE} or a named volume")
+                instead = ", a named volume or an absolute path on the node"
+                raise item.error(f"{mount.source!r}: {NO_OTHER_FILE}{instead}")
             where = f"{item.path}, line {item.line}"
             yield Bind(mount.source, mount.read_only, where, mount.target)
 

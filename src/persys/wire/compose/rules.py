@@ -15,7 +15,10 @@ from persys.core.bounded_yaml import MappingNode, Node, ScalarNode, SequenceNode
 from persys.wire.specfile.yaml_nodes import YamlItem, YamlReader
 
 HOST_NAMESPACES = ("network_mode", "pid", "ipc", "uts", "userns_mode", "cgroup")
-NO_OTHER_FILE = "an inline file cannot refer to other files; use a Git repository"
+NO_OTHER_FILE = (
+    "files beside the Compose file are not sent to the node; "
+    "use a Git repository (compose.source_type: git)"
+)
 _OWN_LABELS = ("persys.", "com.docker.compose.")
 _COLLIDES = "a fixed name could conflict with other workloads; remove it"
 _OUTSIDE_WORKLOAD = "objects outside this workload are not supported; remove it"
@@ -27,7 +30,7 @@ _UNSUPPORTED = {
     "credential_spec": "is supported only on Windows",
 }
 _UNSUPPORTED_INLINE = {
-    "build": f"no build context: {NO_OTHER_FILE}",
+    "build": f"no build context: {NO_OTHER_FILE}, or an image that is already built",
     "extends": f"{NO_OTHER_FILE}; within the file use YAML anchors",
 }
 _UNSUPPORTED_IN_DEPLOY = {
