@@ -35,6 +35,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     after_change: Callable[[control_pb2.WorkloadView], None] = lambda workload: None
     after_drain: Callable[[], None] = lambda: None
     stores_specs: bool = False  # a new spec is a new revision
+    before_get: Callable[[str], None] = lambda workload_id: None  # called with an existing one
     looks_before_gone: int = 0
     away: bool = False  # does not answer status requests
     generated_at: Callable[[], datetime] | None = None  # its clock
@@ -279,6 +280,8 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     def GetWorkload(self, request, context):  # type: ignore[no-untyped-def]
         if self.away:
             context.abort(grpc.StatusCode.UNAVAILABLE, "connection refused")
+        if request.workload_id in self.workloads:
+            self.before_get(request.workload_id)
         view = self.workloads.get(request.workload_id)
         if view is not None and view.status == "Deleting":
             self.looks_before_gone -= 1

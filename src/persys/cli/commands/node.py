@@ -252,6 +252,12 @@ def _may_progress(node: NodeView) -> bool:
 def _after_drain(node: NodeView) -> ExitCode:
     match node.drain.state:
         case "drained":
+            name = node.node_id
+            print(
+                f"next: make it schedulable again with `persysctl node uncordon {name}`, "
+                f"or remove it with `persysctl node remove {name}`",
+                file=sys.stderr,
+            )
             return ExitCode.OK
         case "overdue":
             return _stuck(node, ExitCode.FAILED, "not empty at its deadline")

@@ -8,7 +8,8 @@ from pathlib import Path
 from persys.cli.commands.recovery import print_result
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.exit_codes import ExitCode
-from persys.cli.framework.output import align_columns, dump, key_value_lines
+from persys.cli.framework.live import LiveState, Update, live_view
+from persys.cli.framework.output import align_columns, dump, format_bytes, key_value_lines
 from persys.errors import RefusedError, SettingsError
 from persys.model.node import Node
 from persys.model.spec import type_of
@@ -23,8 +24,8 @@ def save(options: Namespace) -> ExitCode:
     path = Path(options.file)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with scheduler_client(options) as client:
-            _write(partial, client.save_snapshot())
+        with scheduler_client(options) as client, live_view(quiet=False, lines=False) as update:
+            _write(partial, _counted_chunks(client.save_snapshot(), update, str(path)))
         contents = read(_chunks(partial))
         partial.rename(path)
         _sync(path.parent)
@@ -63,8 +64,14 @@ def inspect(options: Namespace) -> ExitCode:
 def restore(options: Namespace) -> ExitCode:
     path = Path(options.file)
     _read(path)  # an invalid file fails here, before any request
-    with scheduler_client(options, quiet=True) as client:
-        answer = client.restore_snapshot(_chunks(path))
+    size = path.stat().st_size
+    with (
+        scheduler_client(options, quiet=True) as client,
+        live_view(quiet=False, lines=False) as update,
+    ):
+        answer = client.restore_snapshot(
+            _counted_chunks(_chunks(path), update, str(path), size_bytes=size)
+        )
     return print_result(answer, f"restored {path}")
 
 
@@ -121,6 +128,18 @@ def _chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES_MAX):
             yield chunk
+
+
+def _counted_chunks(
+    chunks: Iterator[bytes], update: Update, name: str, *, size_bytes: int = 0
+) -> Iterator[bytes]:
+    """The same chunks; a terminal shows the progress. `size_bytes` 0: not known."""
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk)
+        share = done / size_bytes if size_bytes else None
+        update({name: LiveState("transferred", format_bytes(done), share, ticks=True)})
 
 
 def _write(path: Path, chunks: Iterator[bytes]) -> None:

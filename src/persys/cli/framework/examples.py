@@ -9,6 +9,8 @@ _APPLY = (
     "apply -f web.yaml --wait",
     "apply -f web.yaml -f db.yaml --wait 2m",
     "apply -f docker-compose.yml --id shop",
+    "apply -f shop/ -R --set resources.memory_mb=256",
+    "apply -f https://example.org/web.yaml --env-file vars.env",
     "apply -f - < stack.yaml",
 )
 

@@ -90,13 +90,18 @@ def _print(text: str) -> None:
 
 
 @contextmanager
-def live_view(*, quiet: bool) -> Iterator[Update]:
-    """`quiet`: standard output is only for the result, so changes go to standard error."""
+def live_view(*, quiet: bool, lines: bool = True) -> Iterator[Update]:
+    """`quiet`: standard output is only for the result, so changes go to standard error.
+
+    Without `lines` nothing is printed unless standard output is a terminal.
+    """
     if sys.stdout.isatty() and not quiet:
         with _table() as update:
             yield update
-    else:
+    elif lines:
         yield _lines(sys.stderr if quiet else sys.stdout)
+    else:
+        yield lambda states: None
 
 
 def _lines(stream: TextIO) -> Update:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,11 @@ from persys.cli.commands.wait import (
 )
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.gen.control.v1.control_pb2 import ReasonDetail, WorkloadView
+from shells.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from shells.cli.conftest import Cluster, Run
 
 WEB = "id: web\ncontainer: {image: nginx}\n"
@@ -201,3 +205,31 @@ def test_a_stuck_drain_is_reported_early(cluster: Cluster, ctl: Run) -> None:
     assert result.code == 1
     assert "db: its data is on this node" in result.err
     assert "persysctl workload delete db" in result.err
+
+
+def test_a_terminal_shows_one_line_per_workload_with_a_bar(
+    cluster: Cluster, environ: dict[str, str], tmp_path: Path
+) -> None:
+    polls = iter(range(100))
+
+    def pulls(view: WorkloadView) -> None:
+        view.status, view.reason.code = "Pending", "Pulling"
+        view.reason.message = "pulling nginx: 1 of 2 layers, 12 of 40 MB"
+
+    def proceed(workload_id: str) -> None:
+        if next(polls) > 8:
+            cluster.workloads[workload_id].status = "Running"
+            cluster.workloads[workload_id].ClearField("reason")
+
+    cluster.after_change, cluster.before_get = pulls, proceed
+    (tmp_path / "web.yaml").write_text(WEB)
+    variables = {**environ, "PERSYS_GRPC_ENDPOINT": cluster.address, "TERM": "xterm"}
+
+    terminal = Terminal(("apply", "-f", str(tmp_path / "web.yaml"), "--wait"), variables)
+    terminal.read_until(b"next: ")
+
+    assert terminal.end() == 0
+    shown = terminal.seen.decode()
+    assert "web: created" in shown
+    assert re.search(r"web +pull 30 % .*━.*nginx: 1 of 2 layers, 12 of 40 MB", shown)
+    assert "web: Running" in shown
