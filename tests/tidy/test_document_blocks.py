@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -15,11 +15,22 @@ from e2e.docs_runner.blocks import (
     blocks_of,
     documents,
 )
+from persys.ca.cli import new_parser as ca_parser
 from persys.cli.framework.parser import parse
+from persys.cli.persys import new_parser as persys_parser
 from persys.wire.specfile.parser import read_spec_file
 
 PROGRAMS = ("persysctl", "persys", "make", "docker", "etcdctl", "deploy/install", "systemctl")
 NAMED_TEST = re.compile(r"tests/[\w/]+(?:\.py)?")
+PARSERS: Mapping[str, Callable[[Sequence[str]], object]] = {
+    "persysctl": lambda words: parse(list(words)),
+    "persys": lambda words: persys_parser().parse_args(words),
+    "persys-ca": lambda words: ca_parser().parse_args(words),
+}
+# A command of ours, also after variables or as another user.
+OF_PERSYS = re.compile(
+    r" *(?:[A-Z_]+=\S+ |runuser .+ -- )*((?:persysctl|persys|persys-ca) [\w-].*)"
+)
 # A reason that a reader can judge has some words.
 REASON_WORDS_LEAST = 3
 
@@ -73,16 +84,17 @@ def test_only_prompt_lines_of_a_console_block_are_commands() -> None:
     assert block.script == "persysctl version"
 
 
-def test_commands_that_are_not_run_are_parsed_by_persysctl() -> None:
-    refused = [
-        f"{block.place}: {line}"
+def test_commands_that_are_not_run_are_parsed() -> None:
+    lines = [
+        (block, found[1])
         for block in BLOCKS
         if block.tag in RUNNABLE and block.skip_reason
-        for line in block.script.splitlines()
-        if line.startswith("persysctl ") and not parses(line)
+        for line in block.script.replace("\\\n", " ").splitlines()
+        if (found := OF_PERSYS.match(line))
     ]
 
-    assert refused == []
+    assert {line.split()[0] for _, line in lines} == PARSERS.keys()
+    assert [f"{block.place}: {line}" for block, line in lines if not parses(line)] == []
 
 
 def sentences(document: str) -> str:
@@ -158,7 +170,7 @@ def test_every_document_is_in_the_table_of_contents() -> None:
 def parses(line: str) -> bool:
     words = shlex.split(line.partition(" < ")[0].partition(" | ")[0], comments=True)
     try:
-        parse(words[1:])
+        PARSERS[words[0]](words[1:])
     except SystemExit:
         return False
     return True
