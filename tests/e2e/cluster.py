@@ -21,8 +21,6 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 BIN = Path(sys.executable).parent
 # Enough for parallel work, few enough that a kill interrupts it.
 APPLIES_AT_ONCE = 8
-# Detection of the other runtimes takes seconds at each start of an agent.
-ONLY_CONTAINERS = {"PERSYS_COMPOSE_ENABLED": "false", "PERSYS_VM_ENABLED": "false"}
 
 
 def a_container(

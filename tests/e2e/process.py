@@ -19,6 +19,8 @@ _PORTS = range(15_000, 32_000)
 # One file per port, locked by the test process that uses the port: several run in parallel.
 _LOCKS = Path(tempfile.gettempdir()) / "persys-test-ports"
 _given: list[IO[bytes]] = []
+# Detection of the other runtimes takes CPU time at each start of an agent; tests that need them enable them.
+_ONLY_CONTAINERS = {"PERSYS_COMPOSE_ENABLED": "false", "PERSYS_VM_ENABLED": "false"}
 
 
 def free_port() -> int:
@@ -73,7 +75,8 @@ class Process:
         self._arguments = arguments
         # Further settings of all agents: no CPU, memory or disk threshold refuses a workload.
         set_for_all = {k: v for k, v in os.environ.items() if k.startswith("PERSYS_ADMISSION_")}
-        self._environment = {"PATH": os.environ["PATH"], **set_for_all, **environment}
+        path = {"PATH": os.environ["PATH"]}
+        self._environment = {**path, **_ONLY_CONTAINERS, **set_for_all, **environment}
         self._ready = ready
         self._log = log
         self._log.touch()

@@ -10,7 +10,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from e2e.browser import DESKTOP, PHONE, Browser, a_browser
-from e2e.cluster import ONLY_CONTAINERS, Cluster, a_container
+from e2e.cluster import Cluster, a_container
 from e2e.gateways import Gateway
 from e2e.process import free_port
 from e2e.waiting import eventually
@@ -27,13 +27,13 @@ PAGES = ("", "workloads", "nodes", "events", "apply", "access")
 def cluster_settings() -> dict[str, dict[str, str]]:
     return {
         "scheduler": {"SCHEDULER_HEARTBEAT_INTERVAL": "1s"},
-        "agent": {**ONLY_CONTAINERS, "PERSYS_NODE_LABELS": f"note={MARKUP}"},
+        "agent": {"PERSYS_NODE_LABELS": f"note={MARKUP}"},
     }
 
 
 @pytest.fixture(scope="module")
 def other_node(cluster: Cluster) -> str:
-    return cluster.add_node(**ONLY_CONTAINERS, PERSYS_NODE_LABELS=f"zone={ZONE}")
+    return cluster.add_node(PERSYS_NODE_LABELS=f"zone={ZONE}")
 
 
 @pytest.fixture(scope="module")

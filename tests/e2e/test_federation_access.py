@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import BIN, ONLY_CONTAINERS, Cluster
+from e2e.cluster import BIN, Cluster
 from e2e.process import Process, free_port, listens_on
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -40,7 +40,7 @@ class Federated:
 
 @pytest.fixture
 def federated(new_cluster: Callable[..., Cluster], tmp_path: Path) -> Iterator[Federated]:
-    remote = new_cluster(agent=ONLY_CONTAINERS)
+    remote = new_cluster()
     home = new_cluster(scheduler={"PERSYS_CLUSTER_ID": "home"})
     remote.start()
     home.scheduler.start()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.cluster import ONLY_CONTAINERS, Cluster
+from e2e.cluster import Cluster
 from e2e.containers import docker
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -24,8 +24,7 @@ def cluster_settings() -> dict[str, dict[str, str]]:
             "SCHEDULER_RECONCILE_INTERVAL": "1s",
             "SCHEDULER_DRIFT_DETECT_INTERVAL": "2s",
         },
-        # Other tests create libvirt pools, which this node would report.
-        "agent": {"PERSYS_RECONCILE_INTERVAL": "2s", **ONLY_CONTAINERS},
+        "agent": {"PERSYS_RECONCILE_INTERVAL": "2s"},
     }
 
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from e2e.cluster import BIN, ONLY_CONTAINERS, Cluster, a_container
+from e2e.cluster import BIN, Cluster, a_container
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mount namespaces need root")
@@ -138,7 +138,7 @@ def pooled(new_cluster: Callable[..., Cluster], tmp_path: Path) -> Iterator[Pool
             "PERSYS_PROVIDER_PROGRAMS": str(tmp_path / "programs"),
             "SCHEDULER_HEARTBEAT_INTERVAL": "1s",
         },
-        agent={**ONLY_CONTAINERS, "PERSYS_SYSTEM_RESERVE_CPU_MILLICORES": cores_but_one_tenth()},
+        agent={"PERSYS_SYSTEM_RESERVE_CPU_MILLICORES": cores_but_one_tenth()},
     )
     made = PooledCluster(cluster, tmp_path)
     cluster.start()

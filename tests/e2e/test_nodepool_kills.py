@@ -14,7 +14,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from e2e.cluster import BIN, ONLY_CONTAINERS, Cluster
+from e2e.cluster import BIN, Cluster
 from e2e.process import Process, free_port
 from e2e.waiting import eventually
 from persys.errors import NotFoundError, UnavailableError
@@ -186,7 +186,6 @@ class KilledScheduler:
                 "PERSYS_STATE_PATH": str(self.cluster.directory / f"{name}.db"),
                 "PERSYS_STORAGE_LOCAL_ROOT": str(self.cluster.directory / name),
                 "PERSYS_SCHEDULER_ADDR": self.cluster.target,
-                **ONLY_CONTAINERS,
             },
             log=self.cluster.directory / f"{name}.log",
             ready=lambda: True,

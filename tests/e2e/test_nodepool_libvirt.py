@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import BIN, ONLY_CONTAINERS, Cluster, a_container
+from e2e.cluster import BIN, Cluster, a_container
 from e2e.vms import GUESTS, add_image, domains, virsh, vm_directory
 from e2e.waiting import eventually
 
@@ -92,7 +92,7 @@ def test_a_pool_grows_by_a_vm_and_shrinks(
 
 def run_on_a_vm(cluster: Cluster, directory: Path, pool: Path, workload_id: str) -> None:
     cluster.start()
-    cluster.add_node(**ONLY_CONTAINERS, PERSYS_SYSTEM_RESERVE_CPU_MILLICORES=reserved())
+    cluster.add_node(PERSYS_SYSTEM_RESERVE_CPU_MILLICORES=reserved())
     add_image(cluster, "node", GUESTS / "node.qcow2")
     ctl: list[str | Path] = [BIN / "persysctl", "--scheduler", cluster.target, "nodepool"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import ONLY_CONTAINERS, Cluster, a_container
+from e2e.cluster import Cluster, a_container
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -29,7 +29,7 @@ SpecFile = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def cluster_settings() -> dict[str, dict[str, str]]:
-    return {"agent": {**ONLY_CONTAINERS, "PERSYS_STOP_GRACE": "1s"}}
+    return {"agent": {"PERSYS_STOP_GRACE": "1s"}}
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_drain_node_moves_what_has_no_data_and_reports_the_rest(
     cluster.run_all([free], spec)
     spec.container.managed_volumes.add(name="data", mount_path="/data")
     cluster.run_all([data], spec)
-    other = cluster.add_node(**ONLY_CONTAINERS)
+    other = cluster.add_node()
 
     blocked = run_example("drain_node.py", cluster.node_id)
 

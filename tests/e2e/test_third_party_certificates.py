@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import BIN, ONLY_CONTAINERS
+from e2e.cluster import BIN
 from e2e.containers import container_ids, remove
 from e2e.process import Process, free_port, listens_on
 from e2e.waiting import eventually
@@ -81,7 +81,6 @@ class Deployment:
             PERSYS_STATE_PATH=str(directory / "state.db"),
             PERSYS_STORAGE_LOCAL_ROOT=str(directory / "volumes"),
             PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{self._port}",
-            **ONLY_CONTAINERS,
         )
 
     def close(self) -> None:

@@ -27,7 +27,11 @@ def vm_directory() -> Iterator[tuple[Path, dict[str, str]]]:
 @pytest.fixture(scope="module")
 def cluster_settings(vm_directory: tuple[Path, dict[str, str]]) -> dict[str, dict[str, str]]:
     _, settings = vm_directory
-    compose = {"PERSYS_COMPOSE_BINARY": "docker-compose", "PERSYS_STOP_GRACE": "1s"}
+    compose = {
+        "PERSYS_COMPOSE_ENABLED": "true",
+        "PERSYS_COMPOSE_BINARY": "docker-compose",
+        "PERSYS_STOP_GRACE": "1s",
+    }
     return {"agent": {**settings, **compose}}
 
 
