@@ -28,13 +28,13 @@ from persys.cli.commands.workload_status import (
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.live import LiveState, Update
 from persys.core.duration import format_duration
-from persys.core.intent.field_changes import FieldChange
 from persys.errors import NotFoundError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 if TYPE_CHECKING:
     from persys.client import SchedulerClient
+    from persys.core.intent.field_changes import FieldChange
 
 
 _INTERVAL_SECONDS = 0.25
@@ -81,7 +81,7 @@ class Outcome(NamedTuple):
     hint: str = ""
     workload: WorkloadView | None = None
     change: str = ""  # after a wait: what the request changed
-    changes: tuple[FieldChange, ...] = ()
+    changes: "tuple[FieldChange, ...]" = ()
 
 
 def wait_for(

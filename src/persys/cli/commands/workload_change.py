@@ -16,12 +16,12 @@ from persys.cli.framework.exit_codes import ExitCode, exit_code_of
 from persys.cli.framework.live import live_view
 from persys.cli.framework.output import dump, to_dict
 from persys.client.grpc.channel import RequestRefusedError
-from persys.core.intent.field_changes import FieldChange
 from persys.errors import RefusedError, UnavailableError
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 if TYPE_CHECKING:
     from persys.client import SchedulerClient
+    from persys.core.intent.field_changes import FieldChange
 
 POOL_PREFIX = "nodepool/"  # of the names of node pools among workloads
 
@@ -30,7 +30,7 @@ class Change(NamedTuple):
     """What a request changed: the word for it, and the fields of the spec."""
 
     word: str
-    fields: tuple[FieldChange, ...] = ()
+    fields: "tuple[FieldChange, ...]" = ()
 
 
 SendRequest = Callable[["SchedulerClient", str], str]

@@ -35,8 +35,9 @@ def masked(change: FieldChange) -> FieldChange:
 
 
 def change_lines(changes: Iterable[FieldChange], *, diffs: bool = False) -> Iterator[str]:
-    """One line per field. With `diffs` a text of several lines is printed as a diff."""
+    """One line per field. With `diffs` values are complete, and texts of several lines are diffs."""
     shown = [masked(change) for change in changes]
+    text = str if diffs else _short
     width = max((len(change.field) for change in shown), default=0)
     for change in shown:
         name, before, after = change.field.ljust(width), change.before, change.after
@@ -44,13 +45,13 @@ def change_lines(changes: Iterable[FieldChange], *, diffs: bool = False) -> Iter
             yield f"~ {change.field}:"
             yield from (f"    {line}" for line in _diff(before, after))
         elif not before:
-            yield f"+ {name}  {_short(after)}"
+            yield f"+ {name}  {text(after)}"
         elif not after:
-            yield f"- {name}  {_short(before)}"
+            yield f"- {name}  {text(before)}"
         elif "\n" in before or "\n" in after:
             yield f"~ {name}  {_changed_lines(before, after)}"
         else:
-            yield f"~ {name}  {_short(before)} -> {_short(after)}"
+            yield f"~ {name}  {text(before)} -> {text(after)}"
 
 
 def _diff(before: str, after: str) -> list[str]:
