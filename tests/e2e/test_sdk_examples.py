@@ -124,6 +124,7 @@ def test_run_job_prints_the_log_and_the_result_and_deletes_the_job(
     assert not cluster.knows(unique_id)
 
 
+@pytest.mark.full
 def test_watch_events_continues_after_a_restart_of_the_scheduler(
     cluster: Cluster, watch: Path, sleeper: pb.WorkloadSpec, names: Callable[[int], list[str]]
 ) -> None:
@@ -144,6 +145,7 @@ def test_watch_events_continues_after_a_restart_of_the_scheduler(
     cluster.wait_until_gone([first, later])
 
 
+@pytest.mark.full
 def test_drain_node_moves_what_has_no_data_and_reports_the_rest(
     cluster: Cluster, run_example: Example, demo_image: str, names: Callable[[int], list[str]]
 ) -> None:
