@@ -20,6 +20,7 @@ from persys.core.agent.health import (
     HealthState,
     Timing,
     after_probe,
+    failures_before_success,
     next_probe_after,
     restored_health,
     timing_of,
@@ -138,10 +139,12 @@ class HealthProbes:
             probed = _Probed(target, _last_known(entry, artefact, timing_of(target.check)))
             self._running[workload_id] = probed
             self._start(workload_id, probed)
+        state = probed.health_state
         return replace(
             artefact,
-            health=probed.health_state.health,
-            health_error=probed.health_state.health_error,
+            health=state.health,
+            health_error=state.health_error,
+            health_failures=failures_before_success(state, timing_of(target.check)),
         )
 
     def _start(self, workload_id: WorkloadId, probed: _Probed) -> None:
@@ -175,7 +178,9 @@ class HealthProbes:
         probed.health_state = after_probe(
             before, health_error, timing, started_at=target.started_at, now=now
         )
-        if probed.health_state.health is not before.health:
+        after = probed.health_state
+        failures = [failures_before_success(state, timing) for state in (before, after)]
+        if after.health is not before.health or failures[0] != failures[1]:
             self._wake(workload_id)
         return next_probe_after(probed.health_state, timing, started_at=target.started_at, now=now)
 

@@ -14,6 +14,7 @@ UNPLACEABLE = "Unplaceable"
 DRIFTED = "Drifted"
 CRASH_LOOP = "CrashLoop"
 _HEALTH = "container.health"
+_HEALTH_FAILURES = "container.health_failures"
 _PULLING = "Pulling"
 _SERVICES = "compose.services"
 _UP = ("running", "completed")
@@ -70,7 +71,9 @@ def current_step(workload: WorkloadView) -> LiveState | None:
     if status in ("pending", "running") and waits:
         return LiveState(f"{len(up)} of {len(services)} services running", waits)
     if health_of(workload) == "starting":
-        return LiveState("health check", message or "has not passed yet")
+        failures = workload.metadata.get(_HEALTH_FAILURES, "")
+        text = f"health check failed {failures}" if failures else "health check"
+        return LiveState(text, message or "has not passed yet")
     if status == "pending" and workload.admitted_on_node and not code:
         return LiveState("starting", f"on node {workload.assigned_node_id}")
     return None

@@ -13,6 +13,7 @@ from msgspec import Struct
 from persys.model.spec import HealthCheck
 
 HEALTH = "container.health"  # the key in the metadata of a status, if there is a check
+HEALTH_FAILURES = "container.health_failures"  # such as "2 of 3", before the first success
 UNHEALTHY = "Unhealthy"  # the code of a running workload whose check fails
 
 INTERVAL_DEFAULT = timedelta(seconds=10)
@@ -65,6 +66,13 @@ def after_probe(
     failures = health_state.failures + 1
     health = Health.UNHEALTHY if failures >= timing.retries else health_state.health
     return HealthState(health, failures, health_error)
+
+
+def failures_before_success(health_state: HealthState, timing: Timing) -> str:
+    """How many of the failures that make a workload unhealthy there were before the first success."""
+    if health_state.health is not Health.STARTING or not health_state.failures:
+        return ""
+    return f"{health_state.failures} of {timing.retries}"
 
 
 def next_probe_after(

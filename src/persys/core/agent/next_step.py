@@ -89,6 +89,7 @@ class Artefact(Struct, frozen=True):
     address: str = ""  # reachable from the host
     health: Health | None = None  # None: no health check
     health_error: str = ""  # the failure of the last check
+    health_failures: str = ""  # such as "2 of 3", before the first success
     # Only for a stack, which has many containers. The fields above are of the most significant one.
     part: str = ""
     parts: tuple[str, ...] = ()  # each service with its state, such as web=running

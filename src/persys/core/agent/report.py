@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from persys.core.agent.deviations import DRIFT, summary
-from persys.core.agent.health import HEALTH
+from persys.core.agent.health import HEALTH, HEALTH_FAILURES
 from persys.core.agent.next_step import Artefact, Condition
 from persys.model.action import Action
 from persys.model.ids import WorkloadId
@@ -68,6 +68,7 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
         "container.ports": ",".join(artefact.ports),
         "container.stderr": tail(log_tail),
         HEALTH: artefact.health.value if artefact.health is not None else "",
+        HEALTH_FAILURES: artefact.health_failures,
         DRIFT: summary(artefact.deviations),
     }
     if artefact.boots:

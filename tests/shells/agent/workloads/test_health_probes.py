@@ -88,6 +88,21 @@ def test_a_workload_that_fails_its_check_is_unhealthy_until_it_passes(
     assert agent.containers(workload_id, running=True) == [container]
 
 
+def test_failures_before_the_first_success_are_counted(
+    agent: Agent, checked: Callable[[agent_pb2.HealthCheck], str]
+) -> None:
+    workload_id = checked(
+        agent_pb2.HealthCheck(type="tcp", port=9, interval_seconds=1, retries=1000)
+    )
+
+    def failures() -> int:
+        found = agent.status(workload_id).metadata.get("container.health_failures", "0 of 1000")
+        return int(found.removesuffix(" of 1000"))
+
+    eventually(lambda: failures() >= 2, "two failures are reported")
+    assert agent.status(workload_id).metadata["container.health"] == "starting"
+
+
 def test_an_unhealthy_workload_is_restarted_if_its_check_requires_it(
     agent: Agent, checked: Callable[[agent_pb2.HealthCheck], str]
 ) -> None:

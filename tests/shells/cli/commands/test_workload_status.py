@@ -118,6 +118,8 @@ def test_a_health_check_that_has_not_passed_is_a_step() -> None:
     view = WorkloadView(status="Running", metadata={"container.health": "starting"})
 
     assert current_step(view) == ("health check", "has not passed yet", None, False)
+    view.metadata["container.health_failures"] = "2 of 3"
+    assert current_step(view) == ("health check failed 2 of 3", "has not passed yet", None, False)
 
 
 def test_a_workload_that_its_node_has_accepted_is_starting() -> None:

@@ -11,6 +11,7 @@ from persys.core.agent.health import (
     HealthState,
     Timing,
     after_probe,
+    failures_before_success,
     next_probe_after,
     restored_health,
     timing_of,
@@ -55,6 +56,21 @@ def test_once_it_was_healthy_failures_count_even_in_the_start_period() -> None:
 
 def test_only_failures_in_a_row_make_it_unhealthy() -> None:
     assert probed("no", "no", "", "no", "no").health is Health.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("health_errors", "begin", "failures"),
+    [
+        (("no", "no"), 100, "2 of 3"),
+        (("no", "no", "no"), 100, ""),  # it is unhealthy
+        (("no", "no"), 0, ""),  # in the start period
+        (("", "no"), 100, ""),  # it was healthy before
+    ],
+)
+def test_failures_before_the_first_success_are_counted(
+    health_errors: tuple[str, ...], begin: float, failures: str
+) -> None:
+    assert failures_before_success(probed(*health_errors, begin=begin), TIMING) == failures
 
 
 def test_a_success_heals() -> None:
