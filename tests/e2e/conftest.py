@@ -95,10 +95,11 @@ def cluster(
 def persysctl(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs persysctl against the cluster of the module."""
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        own = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERSYS_INSECURE": "true"}
         return subprocess.run(
             [BIN / "persysctl", "--scheduler", cluster.target, *words],
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERSYS_INSECURE": "true"},
+            env={**own, **variables},
             capture_output=True,
             text=True,
             timeout=120,

@@ -108,6 +108,37 @@ def test_a_compose_file_is_applied_as_a_stack_and_again_from_the_output_of_get(
     assert deleted.returncode == 0, deleted.stderr
 
 
+def test_run_restart_edit_and_rm_work_as_in_docker(
+    cluster: Cluster,
+    persysctl: Callable[..., subprocess.CompletedProcess[str]],
+    demo_image: str,
+    unique_id: str,
+) -> None:
+    def succeeds(*words: str, **variables: str) -> str:
+        done = persysctl(*words, **variables)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    options = ("--pull", "never", "--memory", "16m", "--cpu", "50m", "--wait")
+    command = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.2; done")
+    succeeds("run", unique_id, "--image", demo_image, *options, "--", *command)
+    assert unique_id in succeeds("ps", "-q").splitlines()
+    before = cluster.container(unique_id)
+
+    succeeds("restart", unique_id, "--wait")
+    after = cluster.container(unique_id)
+    assert (after.id, after.running) == (before.id, True)
+    assert after.started_at != before.started_at
+
+    editor = "sed -i 's/memory_mb: 16/memory_mb: 24/'"
+    edited = succeeds("edit", unique_id, "--yes", "--wait", EDITOR=editor)
+    assert "resources.memory_mb  16 -> 24" in edited
+
+    assert f"{unique_id}: would be deleted" in succeeds("rm", "-f", unique_id, "--dry-run")
+    succeeds("rm", "-f", unique_id, "--wait")
+    assert not cluster.knows(unique_id)
+
+
 def test_a_missing_image_exits_with_1_and_the_reason(
     persysctl: Callable[..., subprocess.CompletedProcess[str]],
     spec_file: Callable[..., str],

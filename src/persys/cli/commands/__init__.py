@@ -9,7 +9,7 @@ A command is a function that takes the parsed options and returns an exit code. 
 - `workload_status.py`: texts about the status of a workload, and the next command to run
 - `workload_change.py`: requests changes of workloads, waits for them and reports each
 - `schema.py`: the JSON schema of spec files
-- `init.py`: spec files to start from
+- `run.py`, `edit.py`, `init.py`: a container from options, a spec in an editor, spec files to start from
 - `explain.py`, `plan.py`, `capacity.py`: placement, without a change
 - `events.py`, `logs.py`, `exec.py` (also console), `top.py` (also stats): a running cluster
 - `drift.py`, `orphans.py`, `recovery.py`, `snapshot.py`, `record.py`: differences, recovery and stored state

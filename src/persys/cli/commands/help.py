@@ -13,10 +13,11 @@ _WIDTH = 12
 _USAGE = "usage: persysctl [OPTIONS] COMMAND [ARGUMENTS]"
 _GETTING_STARTED = """\
 getting started:
-  persysctl doctor                    check for common problems and name the fix
-  persysctl apply -f web.yaml --wait  create or update the workloads of a file
-  persysctl ps                        list workloads and their status
-  persysctl explain web               explain why it runs on its node"""
+  persysctl doctor                          check for common problems and name the fix
+  persysctl run web --image nginx -p 80:80  run a container
+  persysctl apply -f web.yaml --wait        create or update the workloads of a file
+  persysctl ps                              list workloads and their status
+  persysctl explain web                     explain why it runs on its node"""
 _FOOTER = """\
 `persysctl COMMAND --help` shows a command with examples.
 `persysctl help connection` shows the options for the connection.

@@ -6,18 +6,23 @@
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from persys.cli.connect.clients import scheduler_client
-from persys.cli.framework.exit_codes import report_error
+from persys.cli.framework.exit_codes import ExitCode, report_error
 from persys.cli.framework.output import dump, to_dict
 from persys.cli.specs.apply import plan_pool
 from persys.cli.specs.changes import change_lines
-from persys.cli.specs.spec_files import print_compose_files, read
+from persys.cli.specs.spec_files import Specs, print_compose_files, read
 from persys.core.intent.field_changes import FieldChange
 from persys.errors import RefusedError
 from persys.wire.gen.control.v1.control_pb2 import WorkloadPlan
 
+if TYPE_CHECKING:
+    from persys.client import SchedulerClient
+
 UNCHANGED, CHANGED, IMPOSSIBLE = 0, 1, 2
+REFUSED = "refused"
 
 _SIGNS = {"create": "+", "delete": "-", "none": " ", "refused": "!"}
 _ACTIONS = ("create", "update", "start", "stop", "delete")
@@ -25,30 +30,44 @@ _ACTIONS = ("create", "update", "start", "stop", "delete")
 
 def show(options: Namespace) -> int:
     found = read(options)
-    specs = {spec.id: spec for spec in found.workloads}
     print_compose_files(found, options, "planned")
     try:
         with scheduler_client(options) as client:
-            plans = [plan_pool(client, pool) for pool in found.pools]
-            if specs:
-                plans += client.plan(found.requests)
+            plans = plans_of(client, found)
     except RefusedError as err:
         # Exit code 1 means that there are changes.
         return max(IMPOSSIBLE, report_error(err))
-    for plan in plans:
-        if plan.action == "refused" and plan.workload_id in specs:
-            plan.reason = specs[plan.workload_id].located(plan.reason)
-    print(_rendered(plans, options.output))
+    print(rendered(plans, options.output))
     return _code(plans)
 
 
+def show_dry_run(options: Namespace, specs: Specs) -> ExitCode:
+    """`--dry-run` of a command that applies. Exit code 2 if a workload would be refused, otherwise 0."""
+    with scheduler_client(options) as client:
+        plans = plans_of(client, specs)
+    print(rendered(plans, options.output))
+    return ExitCode.USAGE if any(plan.action == REFUSED for plan in plans) else ExitCode.OK
+
+
+def plans_of(client: "SchedulerClient", specs: Specs) -> list[WorkloadPlan]:
+    """What applying the files would change. The reason of a refusal has its place in the file."""
+    by_id = {spec.id: spec for spec in specs.workloads}
+    plans = [plan_pool(client, pool) for pool in specs.pools]
+    if by_id:
+        plans += client.plan(specs.requests)
+    for plan in plans:
+        if plan.action == REFUSED and plan.workload_id in by_id:
+            plan.reason = by_id[plan.workload_id].located(plan.reason)
+    return plans
+
+
 def _code(plans: Sequence[WorkloadPlan]) -> int:
-    if any(plan.action == "refused" or plan.would_wait for plan in plans):
+    if any(plan.action == REFUSED or plan.would_wait for plan in plans):
         return IMPOSSIBLE
     return CHANGED if any(plan.action != "none" for plan in plans) else UNCHANGED
 
 
-def _rendered(plans: Sequence[WorkloadPlan], form: str | None) -> str:
+def rendered(plans: Sequence[WorkloadPlan], form: str | None) -> str:
     if form in ("json", "yaml"):
         return dump([to_dict(plan) for plan in plans], form)
     if form == "name":

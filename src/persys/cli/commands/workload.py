@@ -1,11 +1,21 @@
-"""`persysctl workload`: list, get, apply, delete, start, stop, retry and redeploy."""
+"""`persysctl workload`: list, get, apply, delete, start, stop, restart, retry and redeploy."""
 
+import sys
 from argparse import Namespace
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from persys.cli.commands.wait import Goal
-from persys.cli.commands.workload_change import SendRequest, always, change_workloads, finish
+from persys.cli.commands.wait import Goal, Outcome
+from persys.cli.commands.workload_change import (
+    POOL_PREFIX,
+    SendRequest,
+    always,
+    change_workloads,
+    finish,
+    refused,
+    report,
+)
 from persys.cli.commands.workload_status import (
     address_text,
     attempts_text,
@@ -25,9 +35,11 @@ from persys.cli.framework.output import (
     render_one,
     to_dict,
 )
+from persys.errors import PersysError, RefusedError, UnavailableError
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 if TYPE_CHECKING:
+    from persys.cli.specs.spec_files import Specs
     from persys.client import SchedulerClient
 
 
@@ -84,7 +96,12 @@ def apply(options: Namespace) -> int:
     from persys.cli.specs.apply import apply_specs  # start-up time
     from persys.cli.specs.spec_files import read
 
-    return apply_specs(options, read(options))
+    specs = read(options)
+    if options.dry_run:
+        from persys.cli.commands.plan import show_dry_run
+
+        return show_dry_run(options, specs)
+    return apply_specs(options, specs)
 
 
 def delete(options: Namespace) -> int:
@@ -95,7 +112,29 @@ def delete(options: Namespace) -> int:
     specs = read(options) if options.file else Specs()
     if not options.ids and not options.file:
         raise UsageError("expected workloads to delete, or -f FILE")
+    if options.dry_run:
+        return _show_delete(options, specs)
     return delete_specs(options, options.ids, specs)
+
+
+def _show_delete(options: Namespace, specs: "Specs") -> int:
+    """`delete --dry-run`: exit code 1 if a workload or node pool does not exist."""
+    outcomes: dict[str, Outcome] = {}
+    with scheduler_client(options) as client:
+        lookups: list[tuple[str, Callable[[str], object], str]] = [
+            *((each, client.get_workload, each) for each in options.ids),
+            *((each.id, client.get_workload, each.id) for each in specs.workloads),
+            *((POOL_PREFIX + each.id, client.get_node_pool, each.id) for each in specs.pools),
+        ]
+        for name, look_up, identifier in lookups:
+            try:
+                look_up(identifier)
+            except RefusedError as err:
+                outcomes[name] = refused(err)
+            else:
+                outcomes[name] = Outcome(ExitCode.OK, "would be deleted")
+    report(outcomes, options)
+    return max(outcome.exit for outcome in outcomes.values())
 
 
 def start(options: Namespace) -> int:
@@ -104,6 +143,47 @@ def start(options: Namespace) -> int:
 
 def stop(options: Namespace) -> int:
     return _set_desired(options, Goal.STOPPED, "being stopped")
+
+
+def restart(options: Namespace) -> int:
+    """Stop the workloads, wait until they have stopped, and start them.
+
+    They are started again also if the wait fails or is interrupted.
+    """
+    accepted: list[str] = []
+
+    def send_stop(client: "SchedulerClient", workload_id: str) -> str:
+        revision = client.set_desired_state(workload_id, Goal.STOPPED.value)
+        accepted.append(workload_id)
+        return revision
+
+    def send_start(client: "SchedulerClient", workload_id: str) -> str:
+        return client.set_desired_state(workload_id, Goal.RUNNING.value)
+
+    waiting = Namespace(**{**vars(options), "wait": options.wait or ""})
+    stop_goals = dict.fromkeys(options.ids, Goal.STOPPED)
+    with scheduler_client(options) as client:
+        try:
+            stopped = change_workloads(
+                client, waiting, stop_goals, send_stop, always("being stopped")
+            )
+        except (KeyboardInterrupt, UnavailableError):
+            _start_again(client, accepted)
+            raise
+        failed = {name: one for name, one in stopped.items() if one.exit is not ExitCode.OK}
+        _start_again(client, [name for name in accepted if name in failed])
+        goals = {name: Goal.RUNNING for name in accepted if name not in failed}
+        started = change_workloads(client, options, goals, send_start, always("being restarted"))
+    return finish({**started, **failed}, options)
+
+
+def _start_again(client: "SchedulerClient", ids: Sequence[str]) -> None:
+    for workload_id in ids:
+        try:
+            client.set_desired_state(workload_id, Goal.RUNNING.value)
+        except PersysError:
+            hint = f"start it with `persysctl workload start {workload_id}`"
+            print(f"{workload_id} may be stopped; {hint}", file=sys.stderr)
 
 
 def retry(options: Namespace) -> int:

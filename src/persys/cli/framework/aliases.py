@@ -51,6 +51,7 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("rm", "remove", "delete"), ("delete", "remove", "revoke")),
     "create": ("create", "put", "add"),
     "set": ("put",),
+    "reboot": ("restart",),
     "shutdown": ("stop",),
 }
 ALIASES: Mapping[str, str] = {
@@ -71,6 +72,9 @@ ALIASES: Mapping[str, str] = {
     "start": "workload start",
     "stop": "workload stop",
     "shutdown": "workload stop",
+    "restart": "workload restart",
+    "reboot": "workload restart",
+    "rollout restart": "workload restart",
     "rollout status": "workload get",
     "redeploy": "workload redeploy",
     "retry": "workload retry",
@@ -104,29 +108,26 @@ HINTS: Mapping[str, str] = {
     "scale": "apply -f FILE, with one workload per replica: a workload is one instance on one node",
     "autoscale": "nodepool create -f FILE, which adds machines for waiting workloads",
     "up": "apply -f FILE",
-    "down": "workload delete WORKLOAD",
-    "restart": "workload redeploy WORKLOAD",
-    "run": "apply -f FILE",
-    "edit": "apply -f FILE",
+    "down": "delete -f FILE",
     "deploy": "apply -f FILE",
     "compose": "apply -f docker-compose.yml",
     "kill": "workload stop WORKLOAD",
     "destroy": "workload stop WORKLOAD, or `workload delete` to remove it with its data",
     "undefine": "workload delete WORKLOAD",
     "pause": "workload stop WORKLOAD",
-    "rename": "apply -f FILE, because the id of a workload cannot change",
-    "patch": "apply -f FILE",
-    "set": "apply -f FILE",
-    "label": "apply -f FILE",
-    "annotate": "apply -f FILE",
-    "expose": "apply -f FILE",
+    "rename": "run NAME --image IMAGE, because the id of a workload cannot change",
+    "patch": "edit WORKLOAD",
+    "set": "edit WORKLOAD",
+    "label": "edit WORKLOAD",
+    "annotate": "edit WORKLOAD",
+    "expose": "edit WORKLOAD, and add a port",
     "port": "workload list -o wide",
     "port-forward": "workload list -o wide, which shows the published ports",
     "attach": "logs WORKLOAD --follow, or `console` for a VM",
     "cp": "exec WORKLOAD -- cat FILE",
     "wait": "workload get WORKLOAD --watch",
     "history": "events --workload WORKLOAD",
-    "rollout": "workload redeploy WORKLOAD",
+    "rollout": "workload restart WORKLOAD",
     "revert": "apply -f FILE, with the previous version of the file",
     "undo": "apply -f FILE, with the previous version of the file",
     "rollback": "apply -f FILE, with the previous version of the file",
@@ -161,7 +162,7 @@ _COMMANDS: Mapping[str, frozenset[str]] = {
 _SINGLES = frozenset([each.name for each in SINGLES])
 _GROUP_OF = {word: group for group, words in TYPES.items() for word in words}
 # Commands without a group whose operand is a workload.
-_OF_WORKLOADS = frozenset(("console", "exec", "explain", "logs", "stats"))
+_OF_WORKLOADS = frozenset(("console", "edit", "exec", "explain", "logs", "stats"))
 
 
 def rewrite(words: Sequence[str]) -> list[str]:
@@ -247,11 +248,23 @@ def _replaced(
         rest.insert(len(rest) if operand is None else operand, new.pop())
     changed = _LIST_OPTIONS if new[-1] == "list" else dropped or {}
     rest = [word for each in rest for word in changed.get(each, (each,))]
+    if new[0] == _WORKLOAD:
+        rest = _without_types(rest)
     return [*line[:at], *new, *rest] if new != [line[at]] else line
 
 
 def _dropped(word: str) -> Mapping[str, tuple[str, ...]]:
     return _FORCE if word == "rm" else {}
+
+
+def _without_types(rest: list[str]) -> list[str]:
+    """`delete pod/web pod/db` is `delete web db`. The operands of the line are after its command."""
+    line = ["", *rest]
+    at = operand_at(line, 1)
+    while at is not None:
+        _without_type(line, at)
+        at = operand_at(line, at + 1)
+    return line[1:]
 
 
 def _without_type(line: list[str], at: int | None) -> list[str]:

@@ -159,6 +159,7 @@ WORKLOADS = Argument(
     ("ids",), {"metavar": "WORKLOAD", "nargs": "+", "help": "ids of workloads"}, "workload"
 )
 OPTIONAL_WORKLOADS = WORKLOADS._replace(kwargs={**WORKLOADS.kwargs, "nargs": "*"})
+YES = Argument(("-y", "--yes"), {"action": "store_true", "help": "apply without asking"})
 TAKE_CONSOLE = Argument(
     ("--force",), {"action": "store_true", "help": "disconnect the current session"}
 )
@@ -256,6 +257,12 @@ AGENT = Argument(
         "help": "address of the agent [PERSYS_AGENT_ADDR, then agent_endpoint] "
         "(default: 127.0.0.1:50051)",
     },
+)
+SHOW_CHANGES = Argument(
+    ("--dry-run",), {"action": "store_true", "help": "only show what would change"}
+)
+SHOW_DELETED = Argument(
+    ("--dry-run",), {"action": "store_true", "help": "only show what would be deleted"}
 )
 DRY_RUN = Argument(
     ("--dry-run",), {"action": "store_true", "help": "only show what would be removed"}
@@ -492,101 +499,4 @@ STATE_DIRECTORY = Argument(
     ("--state-dir",),
     {"metavar": "DIRECTORY", "help": "state directory (default: below /var/lib/persys)"},
     "file",
-)
-FEDERATION = Argument(
-    ("name",), {"metavar": "NAME", "help": "name of the federated node in this cluster"}, "node"
-)
-FEDERATION_DIRECTORY = Argument(
-    ("--directory",),
-    {
-        "metavar": "DIRECTORY",
-        "default": "/etc/persys/federation",
-        "help": "directory of the settings of persys-federation (default: /etc/persys/federation)",
-    },
-    "file",
-)
-FEDERATION_ADD = (
-    FEDERATION,
-    Argument(
-        ("--remote",),
-        {
-            "metavar": "URL|HOST:PORT",
-            "required": True,
-            "help": "URL of a gateway of the remote cluster, several separated by commas, or the address "
-            "of a scheduler that runs with -insecure",
-        },
-    ),
-    Argument(
-        ("--token-file",),
-        {
-            "metavar": "FILE",
-            "default": "",
-            "help": "file with a token of the remote cluster, from `token create --prefix`",
-        },
-        "file",
-    ),
-    Argument(
-        ("--remote-ca",),
-        {
-            "metavar": "FILE",
-            "default": "",
-            "help": "trusted CA certificates of the remote cluster (default: those of the system)",
-        },
-        "file",
-    ),
-    Argument(
-        ("--remote-cluster",),
-        {
-            "metavar": "NAME",
-            "default": "",
-            "help": "cluster behind the gateway (default: the default cluster of the gateway)",
-        },
-    ),
-    Argument(
-        ("--tier",),
-        {
-            "metavar": "N",
-            "type": int,
-            "default": 1,
-            "help": "tier of the node; lower tiers are used first (default: 1)",
-        },
-    ),
-    Argument(
-        ("--price",),
-        {
-            "metavar": "PRICE",
-            "type": float,
-            "default": 0.0,
-            "help": "price per core and hour; in a tier the cheapest node is used first (default: 0)",
-        },
-    ),
-    Argument(
-        ("--share",),
-        {
-            "metavar": "PERCENT",
-            "type": int,
-            "default": 90,
-            "help": "share of the free capacity of the remote cluster to use (default: 90)",
-        },
-    ),
-    Argument(
-        ("--cores-max",),
-        {
-            "metavar": "N",
-            "type": int,
-            "default": 0,
-            "help": "maximum number of cores to use there (default: no limit)",
-        },
-    ),
-    Argument(
-        ("--spend-max",),
-        {
-            "metavar": "PRICE",
-            "type": float,
-            "default": 0.0,
-            "help": "maximum to spend per hour (default: no limit)",
-        },
-    ),
-    FEDERATION_DIRECTORY,
-    AUTHORITY,
 )

@@ -12,7 +12,9 @@ SECTIONS: tuple[tuple[str, tuple[Group | Command, ...]], ...] = (
         "workloads",
         (
             workloads.WORKLOAD,
+            workloads.RUN,
             workloads.APPLY,  # a shortcut for `workload apply`, the most frequent command
+            workloads.EDIT,
             workloads.INIT,
             workloads.PLAN,
             workloads.EXPLAIN,

@@ -24,7 +24,12 @@ from persys.cli.commands.wait import (
 from persys.cli.framework.arguments import WAIT
 from persys.cli.framework.command_table import GROUPS, SINGLES
 from persys.cli.framework.parser import parse
-from persys.wire.gen.control.v1.control_pb2 import DrainBlock, ReasonDetail, WorkloadView
+from persys.wire.gen.control.v1.control_pb2 import (
+    DrainBlock,
+    ReasonDetail,
+    WorkloadPlan,
+    WorkloadView,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +42,13 @@ WAITING = sorted(
     + [each.name for each in SINGLES if WAIT in each.arguments]
 )
 ON_NODES = {"node drain"}
+OPERANDS = {
+    "apply": ("-f", "-"),
+    "workload apply": ("-f", "-"),
+    "run": ("web", "--image", "nginx"),
+    "edit": ("web", "--yes"),
+}
+EDITOR = {"VISUAL": "", "EDITOR": "sed -i s/nginx/nginx:2/"}
 ON_WORKLOADS = [name for name in WAITING if name not in ON_NODES]
 
 
@@ -103,12 +115,16 @@ def test_every_wait_ends_with_a_code_a_reason_and_a_next_command(
     if (name, condition) in HARMLESS:
         return
     desired = "Stopped" if name == "workload start" else "Running"
-    cluster.add_workload("web", desired, desired_state=desired)
+    if name != "run":  # it creates the workload
+        view = cluster.add_workload("web", desired, desired_state=desired)
+        view.spec.container.image = "nginx"
+    cluster.plans = [WorkloadPlan(workload_id="web", action="update")]
     cluster.looks_before_gone = 1_000
     cluster.after_change = lambda view: CONDITIONS[condition](cluster, view)
-    words = [*name.split(), *(("-f", "-") if name.endswith("apply") else ("web",))]
 
-    result = ctl(*words, "--wait", "100ms", stdin=WEB)
+    result = ctl(
+        *name.split(), *OPERANDS.get(name, ("web",)), "--wait", "100ms", stdin=WEB, **EDITOR
+    )
 
     assert result.code in (1, 3, 4)
     assert re.search(r"^error: web: \w+.*: \S", result.err), result.err
@@ -180,8 +196,11 @@ def test_every_wait_for_a_node_ends_with_a_code_a_reason_and_a_next_command(
 def test_every_command_with_wait_is_covered() -> None:
     assert set(WAITING) == {
         "apply",
+        "edit",
         "node drain",
-        *(f"workload {verb}" for verb in ("apply", "delete", "redeploy", "retry", "start", "stop")),
+        "run",
+        *(f"workload {verb}" for verb in ("apply", "delete", "redeploy", "restart", "retry")),
+        *(f"workload {verb}" for verb in ("start", "stop")),
     }
 
 

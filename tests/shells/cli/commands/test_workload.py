@@ -27,6 +27,10 @@ def fails(view: WorkloadView) -> None:
     view.reason.message = "there is no such image"
 
 
+def follows_desired(view: WorkloadView) -> None:
+    view.status = view.desired_state
+
+
 def stops(view: WorkloadView) -> None:
     view.status = "Stopped"
 
@@ -128,6 +132,65 @@ def test_start_and_stop_change_only_the_desired_state(cluster: Cluster, ctl: Run
         ("Stopped", False),
         ("Running", False),
     ]
+
+
+def test_restart_stops_waits_and_starts(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("web")
+    cluster.after_change = follows_desired
+
+    result = ctl("restart", "web", "--wait")
+
+    assert result.code == 0, result.err
+    assert [request.desired_state for request in cluster.applied] == ["Stopped", "Running"]
+    assert "web: Running" in result.out
+
+
+def test_restart_starts_again_a_workload_that_does_not_stop(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("web")
+
+    result = ctl("workload", "restart", "web", "--wait=1s")
+
+    assert result.code == 3
+    assert [request.desired_state for request in cluster.applied] == ["Stopped", "Running"]
+    assert "timed out after 1s" in result.err
+
+
+def test_restart_starts_again_when_it_is_interrupted(
+    cluster: Cluster, ctl: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.add_workload("web")
+
+    def interrupted(*_args: object, **_kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("persys.cli.commands.workload_change.wait_for", interrupted)
+
+    assert ctl("workload", "restart", "web").code == 130
+    assert cluster.workloads["web"].desired_state == "Running"
+
+
+def test_a_dry_run_of_apply_sends_nothing(cluster: Cluster, ctl: Run) -> None:
+    cluster.plans = [control_pb2.WorkloadPlan(workload_id="web", action="create", node_id="n1")]
+    accepted = ctl("apply", "-f", "-", "--dry-run=server", stdin=WEB)
+    cluster.plans = [control_pb2.WorkloadPlan(workload_id="web", action="refused", reason="no")]
+    refused = ctl("apply", "-f", "-", "--dry-run", stdin=WEB)
+
+    assert (accepted.code, refused.code) == (0, 2)
+    assert "+ web: create on n1" in accepted.out
+    assert "Nothing was written" in accepted.out
+    assert cluster.applied == []
+
+
+def test_a_dry_run_of_delete_deletes_nothing(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("web")
+    cluster.add_workload("db")
+
+    result = ctl("delete", "web", "ghost", "-f", "-", "--dry-run", stdin=WEB_AND_DB)
+
+    assert result.code == 1
+    assert result.out == "web: would be deleted\ndb: would be deleted\n"
+    assert "ghost: refused: workload not found: ghost" in result.err
+    assert cluster.workloads["web"].status == "Running"
 
 
 def test_waiting_for_apply_succeeds_when_it_runs(cluster: Cluster, ctl: Run) -> None:

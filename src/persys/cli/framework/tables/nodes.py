@@ -3,6 +3,104 @@
 from persys.cli.framework import arguments as arg
 from persys.cli.framework.tables.command import Command, Group
 
+_FEDERATION = arg.Argument(
+    ("name",), {"metavar": "NAME", "help": "name of the federated node in this cluster"}, "node"
+)
+_FEDERATION_DIRECTORY = arg.Argument(
+    ("--directory",),
+    {
+        "metavar": "DIRECTORY",
+        "default": "/etc/persys/federation",
+        "help": "directory of the settings of persys-federation (default: /etc/persys/federation)",
+    },
+    "file",
+)
+_FEDERATION_ADD = (
+    _FEDERATION,
+    arg.Argument(
+        ("--remote",),
+        {
+            "metavar": "URL|HOST:PORT",
+            "required": True,
+            "help": "URL of a gateway of the remote cluster, several separated by commas, or the address "
+            "of a scheduler that runs with -insecure",
+        },
+    ),
+    arg.Argument(
+        ("--token-file",),
+        {
+            "metavar": "FILE",
+            "default": "",
+            "help": "file with a token of the remote cluster, from `token create --prefix`",
+        },
+        "file",
+    ),
+    arg.Argument(
+        ("--remote-ca",),
+        {
+            "metavar": "FILE",
+            "default": "",
+            "help": "trusted CA certificates of the remote cluster (default: those of the system)",
+        },
+        "file",
+    ),
+    arg.Argument(
+        ("--remote-cluster",),
+        {
+            "metavar": "NAME",
+            "default": "",
+            "help": "cluster behind the gateway (default: the default cluster of the gateway)",
+        },
+    ),
+    arg.Argument(
+        ("--tier",),
+        {
+            "metavar": "N",
+            "type": int,
+            "default": 1,
+            "help": "tier of the node; lower tiers are used first (default: 1)",
+        },
+    ),
+    arg.Argument(
+        ("--price",),
+        {
+            "metavar": "PRICE",
+            "type": float,
+            "default": 0.0,
+            "help": "price per core and hour; in a tier the cheapest node is used first (default: 0)",
+        },
+    ),
+    arg.Argument(
+        ("--share",),
+        {
+            "metavar": "PERCENT",
+            "type": int,
+            "default": 90,
+            "help": "share of the free capacity of the remote cluster to use (default: 90)",
+        },
+    ),
+    arg.Argument(
+        ("--cores-max",),
+        {
+            "metavar": "N",
+            "type": int,
+            "default": 0,
+            "help": "maximum number of cores to use there (default: no limit)",
+        },
+    ),
+    arg.Argument(
+        ("--spend-max",),
+        {
+            "metavar": "PRICE",
+            "type": float,
+            "default": 0.0,
+            "help": "maximum to spend per hour (default: no limit)",
+        },
+    ),
+    _FEDERATION_DIRECTORY,
+    arg.AUTHORITY,
+)
+
 NODE = Group(
     "node",
     "show and manage nodes, the machines with an agent",
@@ -52,7 +150,7 @@ FEDERATION = Group(
             "add",
             "check the remote cluster, issue a certificate, and write the settings of persys-federation",
             "commands.federation:add",
-            arg.FEDERATION_ADD,
+            _FEDERATION_ADD,
         ),
         Command(
             "list",
@@ -64,13 +162,13 @@ FEDERATION = Group(
             "get",
             "show one federated node, with its workloads",
             "commands.federation:get",
-            (arg.FEDERATION, arg.WATCH),
+            (_FEDERATION, arg.WATCH),
         ),
         Command(
             "remove",
             "drain a federated node, and remove it from the cluster",
             "commands.federation:remove",
-            (arg.FEDERATION, arg.FEDERATION_DIRECTORY),
+            (_FEDERATION, _FEDERATION_DIRECTORY),
         ),
     ),
 )

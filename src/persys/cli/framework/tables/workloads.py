@@ -1,13 +1,114 @@
 """Commands for workloads, and for what they use: volumes and images."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from persys.cli.framework import arguments as arg
 from persys.cli.framework.tables.command import Command, Group
+
+_REPEATED: Mapping[str, Any] = {"action": "append", "default": []}
+_RUN = (
+    arg.Argument(
+        ("subject",),
+        {
+            "metavar": "NAME",
+            "nargs": "?",
+            "default": "",
+            "help": "name of the workload; with --name, the image",
+        },
+    ),
+    arg.COMMAND,
+    arg.Argument(
+        ("--image",), {"metavar": "IMAGE", "default": "", "help": "image of the container"}
+    ),
+    arg.Argument(("--name",), {"metavar": "NAME", "default": "", "help": "name of the workload"}),
+    arg.Argument(
+        ("-p", "--publish"),
+        {
+            "metavar": "[HOST:]CONTAINER",
+            **_REPEATED,
+            "help": "publish a port, for example 8080:80 or 53:53/udp; repeatable",
+        },
+    ),
+    arg.Argument(
+        ("-e", "--env"),
+        {"metavar": "NAME=VALUE", **_REPEATED, "help": "environment variable; repeatable"},
+    ),
+    arg.Argument(
+        ("-v", "--volume"),
+        {
+            "metavar": "SOURCE:/PATH",
+            **_REPEATED,
+            "help": "mount a managed volume (NAME:/path) or a path of the node (/host:/path), with :ro for "
+            "read-only; repeatable",
+        },
+    ),
+    arg.Argument(
+        ("-l", "--label"),
+        {"metavar": "NAME=VALUE", **_REPEATED, "help": "label of the container; repeatable"},
+    ),
+    arg.Argument(
+        ("--cpu", "--cpus"),
+        {"metavar": "CORES", "default": "", "help": "reserved cores, for example 0.5 or 500m"},
+    ),
+    arg.Argument(
+        ("-m", "--memory"),
+        {"metavar": "SIZE", "default": "", "help": "reserved memory, for example 256m or 2g"},
+    ),
+    arg.Argument(
+        ("--restart",),
+        {
+            "metavar": "POLICY",
+            "default": "",
+            "help": "no, always, on-failure[:N] or unless-stopped (default)",
+        },
+    ),
+    arg.Argument(
+        ("--health",),
+        {
+            "metavar": "CHECK",
+            "default": "",
+            "help": "health check: http:PORT/PATH, tcp:PORT, image or none",
+        },
+    ),
+    arg.Argument(
+        ("--health-cmd",),
+        {"metavar": "COMMAND", "default": "", "help": "health check: a shell command"},
+    ),
+    arg.Argument(
+        ("--pull",),
+        {"choices": ("always", "missing", "never"), "help": "when to pull the image"},
+    ),
+    arg.Argument(
+        ("-d", "--detach"),
+        {
+            "action": "store_true",
+            "help": "accepted for docker: workloads always run in the background",
+        },
+    ),
+    arg.SHOW_CHANGES,
+    arg.WAIT,
+)
 
 APPLY = Command(
     "apply",
     "create or update workloads from files",
     "commands.workload:apply",
-    (*arg.SPEC_FILES, arg.WAIT),
+    (*arg.SPEC_FILES, arg.SHOW_CHANGES, arg.WAIT),
+)
+
+RUN = Command(
+    "run",
+    "run a container from an image; use apply for files, stacks and VMs",
+    "commands.run:start",
+    _RUN,
+)
+
+EDIT = Command(
+    "edit",
+    "edit a workload in $EDITOR, show the changes and apply them",
+    "commands.edit:edit",
+    (arg.WORKLOAD, arg.YES, arg.WAIT),
 )
 
 WORKLOAD = Group(
@@ -31,7 +132,13 @@ WORKLOAD = Group(
             "delete",
             "delete workloads, by id or of files",
             "commands.workload:delete",
-            (arg.OPTIONAL_WORKLOADS, arg.OPTIONAL_FILES, *arg.SPEC_FILES[1:], arg.WAIT),
+            (
+                arg.OPTIONAL_WORKLOADS,
+                arg.OPTIONAL_FILES,
+                *arg.SPEC_FILES[1:],
+                arg.SHOW_DELETED,
+                arg.WAIT,
+            ),
         ),
         Command(
             "retry",
@@ -55,6 +162,12 @@ WORKLOAD = Group(
             "stop",
             "stop workloads without deleting them",
             "commands.workload:stop",
+            (arg.WORKLOADS, arg.WAIT),
+        ),
+        Command(
+            "restart",
+            "stop workloads, wait until they have stopped, and start them again",
+            "commands.workload:restart",
             (arg.WORKLOADS, arg.WAIT),
         ),
     ),
