@@ -42,6 +42,7 @@ from persys.agent.volumes.filesystems import Mounted
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Programs as VolumePrograms
 from persys.agent.volumes.registry import VolumeRegistry
+from persys.infra.libvirt_binding import find_binding
 from persys.infra.process import serve
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual
@@ -282,10 +283,10 @@ def _quiet(tracebacks: deque[str]) -> Iterator[None]:
 @contextmanager
 def _fresh_libvirt() -> Iterator[None]:
     """Reset the module that the agent has loaded."""
-    for remembered in (vm_libvirt.load, libvirt._run_events):
+    for remembered in (vm_libvirt.load, find_binding, libvirt._run_events):
         remembered.cache_clear()
     try:
         yield
     finally:
-        for remembered in (vm_libvirt.load, libvirt._run_events):
+        for remembered in (vm_libvirt.load, find_binding, libvirt._run_events):
             remembered.cache_clear()

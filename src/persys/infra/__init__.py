@@ -7,6 +7,7 @@
 `atomic_files.py`  atomic and durable writes of files
 `encryption.py`    encryption of secrets with a key file
 `mount_table.py`   the kernel's mount table
+`libvirt_binding.py`  the Python binding of libvirt: of pip or of the distribution
 `gc_tuning.py`     short pauses of Python's garbage collector
 `subprocesses.py`  runs external programs with limits on time and output
 `failpoints.py`    points at which tests kill a process

@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import closing
@@ -28,6 +29,16 @@ DISK_WARN = 0.10
 DISK_FAIL = 0.03
 _STATE = (Path("/var/lib/persys"), Path("/var/lib/docker"))
 _AGENT_CERTIFICATES = Path("/etc/persys/certs/persys-agent")
+_AGENT_PYTHON = Path("/opt/persys/bin/python")
+_PRINT_BINDING = """\
+import sys
+from persys.errors import RuntimeUnavailableError
+from persys.infra.libvirt_binding import find_binding
+try:
+    print(find_binding())
+except RuntimeUnavailableError as err:
+    sys.exit(str(err))
+"""
 
 
 def check_host(options: Namespace, settings: Settings) -> Iterator[Finding]:
@@ -40,7 +51,7 @@ def check_host(options: Namespace, settings: Settings) -> Iterator[Finding]:
         return
     yield _check_agent(options, settings, listens=listens)
     yield from _check_docker()
-    yield _check_libvirt()
+    yield from _check_libvirt()
 
 
 def check_disk(place: str, free: int, total: int) -> Finding:
@@ -121,24 +132,44 @@ def _check_docker() -> Iterator[Finding]:
         yield warn("compose", "neither `docker compose` nor `docker-compose` works", fix)
 
 
-def _check_libvirt() -> Finding:
+def _check_libvirt() -> Iterator[Finding]:
     fix = "for VMs: `apt-get install libvirt-daemon-system qemu-system-x86`, `systemctl start libvirtd`"
     if find_command("virsh") is None:
-        return warn("libvirt", "virsh command not found, so libvirt is probably missing", fix)
+        yield warn("libvirt", "virsh command not found, so libvirt is probably missing", fix)
+        return
     if (why := _command_error("virsh", "--readonly", "version")) is not None:
-        return warn("libvirt", f"libvirt does not respond: {why}", fix)
-    return ok("libvirt", "libvirt answers")
+        yield warn("libvirt", f"libvirt does not respond: {why}", fix)
+        return
+    yield ok("libvirt", "libvirt answers")
+    # The agent may run with another Python than this program.
+    yield check_binding(str(_AGENT_PYTHON) if _AGENT_PYTHON.exists() else sys.executable)
+
+
+def check_binding(python: str) -> Finding:
+    """The binding of libvirt that a program with this Python uses."""
+    found = _run(python, "-c", _PRINT_BINDING)
+    if found.returncode == 0:
+        return ok("libvirt", f"the agent uses {found.stdout.strip()}")
+    fix = "for VMs: install the Python binding as described, and restart the agent"
+    return warn("libvirt", _last_line(found), fix)
 
 
 def _command_error(*command: str) -> str | None:
     """None if the command succeeds, else the last line of its output."""
+    ended = _run(*command)
+    return None if ended.returncode == 0 else _last_line(ended)
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    """A command that cannot be run, or does not end, has an exit code too."""
     try:
-        ended = subprocess.run(
+        return subprocess.run(
             command, capture_output=True, timeout=COMMAND_SECONDS, check=False, text=True
         )
     except (OSError, subprocess.TimeoutExpired) as err:
-        return str(err)
-    if ended.returncode == 0:
-        return None
+        return subprocess.CompletedProcess(command, 127, "", str(err))
+
+
+def _last_line(ended: subprocess.CompletedProcess[str]) -> str:
     lines = (ended.stderr or ended.stdout).strip().splitlines()
     return lines[-1] if lines else f"exit code {ended.returncode}"

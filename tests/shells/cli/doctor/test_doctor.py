@@ -13,7 +13,8 @@ import pytest
 
 from persys import __version__
 from persys.cli.doctor.cluster import check_clock
-from persys.cli.doctor.host import check_disk
+from persys.cli.doctor.finding import Level
+from persys.cli.doctor.host import check_binding, check_disk
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 from root_ca import LIFETIME, Root
@@ -463,3 +464,26 @@ def test_a_node_that_cannot_be_dispatched_to_is_named_with_the_reason(
 
     assert "warn  nodes: n2 accepts no orders: journal: disk I/O error" in result.out
     assert "persysctl node get n2" in result.out
+
+
+def test_the_libvirt_binding_of_the_agent_is_shown(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'libvirt-python of pip for libvirt 9.0.0'\n")
+    python.chmod(0o755)
+
+    shown = check_binding(str(python))
+
+    assert shown.level is Level.OK
+    assert shown.what == "the agent uses libvirt-python of pip for libvirt 9.0.0"
+
+
+def test_a_missing_libvirt_binding_has_a_fix(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'python3-libvirt is for Python 3.11' >&2\nexit 1\n")
+    python.chmod(0o755)
+
+    shown = check_binding(str(python))
+
+    assert shown.level is Level.WARN
+    assert shown.what == "python3-libvirt is for Python 3.11"
+    assert shown.cure

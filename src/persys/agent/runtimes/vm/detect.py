@@ -14,7 +14,7 @@ from persys.agent.journal.store import Journal
 from persys.agent.ports import Images
 from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm.kvm import Accel, detect_accel
-from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, load
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError
 from persys.agent.runtimes.vm.runtime import VmRuntime
 from persys.agent.runtimes.vm.state_dir import state_dirs
 from persys.agent.runtimes.vm.storage.disks import DiskInventory, VmDisks
@@ -24,6 +24,7 @@ from persys.agent.workloads.node_policy import policy_of
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock
+from persys.infra.libvirt_binding import find_binding
 from persys.model.spec import VMSpec
 
 log = structlog.get_logger()
@@ -46,7 +47,7 @@ async def detect_hypervisor(
         return None
     write = log.info if is_first else log.debug
     try:
-        load()
+        binding = find_binding()
     except RuntimeUnavailableError as err:
         write("machines.absent", reason=str(err))
         return None
@@ -60,7 +61,7 @@ async def detect_hypervisor(
             return None
         version = "silent"
     accel = await _accel(settings, libvirt, clock, paths)
-    log.info("machines.found", version=version, accel=accel.value)
+    log.info("machines.found", version=version, accel=accel.value, binding=binding.source)
     return Hypervisor(libvirt, accel)
 
 
