@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-from persys.cli.local.packages import find_command
+from ssh_server import ssh_server
 
 USER, PASSWORD = "deployer", "p4ss word'\"$#"
 
@@ -114,33 +114,9 @@ def https(repository: Repository, directory: Path) -> Iterator[tuple[str, Path]]
 @contextmanager
 def over_ssh(repository: Repository, directory: Path, port: int) -> Iterator[tuple[str, str, str]]:
     """The URL of the repository, a private key with access, and the known_hosts line."""
-    for name in ("host", "user"):
-        key = str(directory / name)
-        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
-    (directory / "authorized").write_text((directory / "user.pub").read_text())
-    config = directory / "sshd_config"
-    config.write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {directory / 'host'}\n"
-        f"AuthorizedKeysFile {directory / 'authorized'}\nStrictModes no\nUsePAM no\n"
-        f"PasswordAuthentication no\nPermitRootLogin yes\nPidFile none\n"
-    )
-    sshd = find_command("sshd")
-    assert sshd is not None, "the tests need openssh-server"
-    Path("/run/sshd").mkdir(exist_ok=True)
-    server = subprocess.Popen([sshd, "-D", "-e", "-f", str(config)], stderr=subprocess.PIPE)
-    try:
-        assert server.stderr is not None
-        while b"listening on" not in (line := server.stderr.readline()):
-            assert line, "sshd ended"
-        host_key = " ".join((directory / "host.pub").read_text().split()[:2])
-        yield (
-            f"ssh://{getpass.getuser()}@127.0.0.1:{port}{repository.path}",
-            (directory / "user").read_text(),
-            f"[127.0.0.1]:{port} {host_key}",
-        )
-    finally:
-        server.kill()
-        server.communicate()
+    with ssh_server(directory, port) as (key, known_host):
+        url = f"ssh://{getpass.getuser()}@127.0.0.1:{port}{repository.path}"
+        yield url, key.read_text(), known_host
 
 
 def _run(*command: str) -> str:

@@ -24,6 +24,7 @@ ETCD = "persys-test-etcd:latest"
 COREDNS = "persys-test-coredns:latest"
 PROMETHEUS = "persys-test-prometheus:latest"
 SYSTEMD = "persys-test-systemd:latest"
+SSH_HOST = "persys-test-ssh-host:latest"
 BUILD_SECONDS = 1200  # installs packages, possibly on a busy host
 
 
@@ -63,6 +64,24 @@ def build_systemd(place: Path) -> str:
     )
     _build(SYSTEMD, place / "Dockerfile", place)
     return SYSTEMD
+
+
+def build_ssh_host(place: Path) -> str:
+    """A bootable Debian with Python, sshd, sudo and etcd, whose units are not started."""
+    ensure_base()
+    place.mkdir(parents=True)
+    (place / "Dockerfile").write_text(
+        f"FROM {BASE}\n"
+        "RUN apt-get update && apt-get install -y --no-install-recommends dbus systemd-sysv"
+        " openssh-server sudo etcd-server iproute2 && systemctl mask etcd\n"
+    )
+    _build(SSH_HOST, place / "Dockerfile", place)
+    return SSH_HOST
+
+
+def fetch_wheels() -> None:
+    """The dependencies for hosts without a package index, in deploy/docker/wheels."""
+    subprocess.run([ROOT / "scripts" / "wheels"], timeout=BUILD_SECONDS, check=True)
 
 
 def ensure_base() -> None:

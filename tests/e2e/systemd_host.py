@@ -60,9 +60,12 @@ class SystemdHost:
 
     def __init__(self, directory: Path) -> None:
         self.node_id = f"systemd-{uuid4().hex[:8]}"
-        image = images.build_systemd(directory / "image")
-        how = ("--name", self.node_id, *_RUN, *self.further)
+        image = self.build_image(directory / "image")
+        how = ("--name", self.node_id, "--hostname", self.node_id, *_RUN, *self.further)
         docker("run", "-d", *how, image, "sh", "-c", self.boot)
+
+    def build_image(self, directory: Path) -> str:
+        return images.build_systemd(directory)
 
     def close(self) -> None:
         docker("rm", "-f", "-v", self.node_id)
@@ -81,7 +84,7 @@ class SystemdHost:
     # Commands of an administrator.
 
     def install(self) -> str:
-        subprocess.run([images.ROOT / "scripts" / "wheels"], timeout=_SECONDS, check=True)
+        images.fetch_wheels()
         self.run("mkdir", "/source")
         self.send(_packed_sources(), "tar", "x", "-C", "/source")
         return self.run("env", *(f"{k}={v}" for k, v in _INSTALL.items()), "/source/deploy/install")

@@ -38,6 +38,7 @@ FRAGMENTS = {
     "agent/runtimes/compose/deviations.py": _RUNTIMES,
     "agent/runtimes/vm/usage.py": _RUNTIMES,
     "cli/connect/endpoints.py": _START_UP,
+    "cli/hosts/options.py": _START_UP,
     "cli/local/demo.py": "the demo workload and its image; up.py is long",
     "cli/local/whatif.py": _START_UP,
     "core/intent/diff.py": "persysctl imports only field_changes.py: start-up time",

@@ -1,4 +1,4 @@
-"""Entry point of `persys`, which runs everything on one machine: up, down, status, clean-demo, sim."""
+"""Entry point of `persys`: one machine (up, down, status, clean-demo), a cluster over ssh, and sim."""
 
 import argparse
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from persys.cli.connect.settings import STATE_DIR
 from persys.cli.framework.exit_codes import ExitCode, report_error
+from persys.cli.hosts.options import add_arguments
 from persys.cli.local import simulate
 from persys.errors import PersysError
 from persys.infra.command_line import StrictParser
@@ -62,7 +63,12 @@ def main() -> int:
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
     if name == "sim":
         return simulate.simulate
-    from persys.cli.local import up  # after the command line is parsed: it is a slow import
+    # Slow imports, after the command line is parsed.
+    if name == "cluster":
+        from persys.cli.hosts import create
+
+        return create.create
+    from persys.cli.local import up
 
     commands = {
         "up": up.up,
@@ -74,7 +80,7 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
 
 
 def new_parser() -> argparse.ArgumentParser:
-    parser = StrictParser(prog="persys", description="Run all of Persys on this machine.")
+    parser = StrictParser(prog="persys", description="Set up Persys on this machine or on hosts.")
     parser.add_version()
     parser.set_defaults(
         state_dir=STATE_DIR,
@@ -87,7 +93,19 @@ def new_parser() -> argparse.ArgumentParser:
             _add(command, option)
     text = "test the scheduler and its agents under seeded faults, in virtual time"
     simulate.add_arguments(commands.add_parser("sim", help=text, description=text))
+    _add_cluster(commands)
     return parser
+
+
+def _add_cluster(commands: "argparse._SubParsersAction[StrictParser]") -> None:
+    text = "set up a cluster on several hosts"
+    cluster = commands.add_parser("cluster", help=text, description=text)
+    verbs = cluster.add_subparsers(dest="verb", metavar="COMMAND", required=True)
+    text = (
+        "set up a cluster on hosts with systemd, over ssh; repeat the command to continue after an "
+        "error, or to install another version"
+    )
+    add_arguments(verbs.add_parser("create", help=text, description=text))
 
 
 def _add(command: argparse.ArgumentParser, option: str) -> None:

@@ -1,5 +1,6 @@
 """`persysctl certificate`: issue, list and revoke certificates."""
 
+import sys
 from argparse import Namespace
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from persys.wire.ca.join_token import read_token
 from persys.wire.ca.messages import CertificateRequest, CertificateView, RevokeRequest
 
 _LIMIT = 100
+_STDIN = "-"
 
 
 def create(options: Namespace) -> ExitCode:
@@ -33,7 +35,7 @@ def create(options: Namespace) -> ExitCode:
 
 
 def use_token(options: Namespace) -> ExitCode:
-    token = read_token(options.token)
+    token = read_token(sys.stdin.readline() if options.token == _STDIN else options.token)
     identity = Identity(Role(token.role), token.name)
     key = new_key()
     csr = new_request(key, identity, options.host)

@@ -441,7 +441,11 @@ TOKEN_ID = Argument(
     ("token_id",), {"metavar": "ID", "help": "id of the token, as listed by `token list`"}
 )
 JOIN_TOKEN = Argument(
-    ("token",), {"metavar": "TOKEN", "help": "join token, as printed by `token create`"}
+    ("token",),
+    {
+        "metavar": "TOKEN",
+        "help": "join token, as printed by `token create`; -: from standard input",
+    },
 )
 SERIAL_OR_IDENTITY = Argument(
     ("which",),
