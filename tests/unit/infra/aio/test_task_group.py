@@ -82,3 +82,49 @@ async def test_a_cancellation_at_the_time_of_a_failure_is_kept(at_exit: bool) ->
 
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+@at_exit_or_inside
+async def test_the_clean_up_of_a_cancelled_parent_is_not_interrupted(at_exit: bool) -> None:
+    failing, cleaned = asyncio.Event(), asyncio.Event()
+
+    async def run() -> None:
+        try:
+            await run_group(fail(FirstError, after=failing), at_exit=at_exit)
+        finally:
+            await asyncio.sleep(0)
+            cleaned.set()
+
+    running = asyncio.create_task(run())
+    await asyncio.sleep(0.01)
+    failing.set()
+    await asyncio.sleep(0)  # the task fails in this turn of the loop
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert cleaned.is_set()
+
+
+async def test_a_failure_in_the_clean_up_of_a_cancelled_parent_is_raised_once() -> None:
+    """The cancellation was received before the group: the group must not repeat it."""
+    seen: list[str] = []
+
+    async def run() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            try:
+                await run_group(fail(FirstError), at_exit=True)
+            except FirstError:
+                seen.append("failure")
+            await asyncio.sleep(0)
+            seen.append("end")
+
+    running = asyncio.create_task(run())
+    await asyncio.sleep(0.01)
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert seen == ["failure", "end"]
