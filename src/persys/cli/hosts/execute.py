@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import NamedTuple
 
-from persys.cli.framework.live import Update
+from persys.cli.framework.live import LiveState, Update
 from persys.cli.hosts.inventory import Host, Member
 from persys.cli.hosts.plan import Output, Phase, Step
 from persys.cli.hosts.scripts import PRELUDE
@@ -30,12 +30,12 @@ class Progress:
 
     def __init__(self, update: Update, hosts: Iterable[str]) -> None:
         self._update = update
-        self._states = dict.fromkeys(hosts, ("waiting", ""))
+        self._states = dict.fromkeys(hosts, LiveState("waiting"))
         self._lock = Lock()
 
     def show(self, host: str, state: str, detail: str = "") -> None:
         with self._lock:
-            self._states[host] = (state, detail)
+            self._states[host] = LiveState(state, detail)
             self._update(self._states)
 
 

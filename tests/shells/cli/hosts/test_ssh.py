@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.live import LiveState
 from persys.cli.hosts import facts
 from persys.cli.hosts.execute import Execution, Outcome, Progress, todo
 from persys.cli.hosts.inventory import Host, Member
@@ -48,8 +49,8 @@ def member(server: Server, name: str) -> Member:
     return Member(server.host, name, "127.0.0.1", "python3")
 
 
-def run(ssh: Ssh, *plan: Phase) -> tuple[Outcome, list[tuple[str, str]]]:
-    shown: list[tuple[str, str]] = []
+def run(ssh: Ssh, *plan: Phase) -> tuple[Outcome, list[LiveState]]:
+    shown: list[LiveState] = []
     names = sorted({step.member.name for phase in plan for step in phase})
     progress = Progress(lambda states: shown.extend(states.values()), names)
     return Execution(ssh, progress).run(plan), shown
@@ -135,7 +136,7 @@ class TestSteps:
 
         assert (first.changed, second.changed) == ({"a": 2}, {})
         assert (place / "one").read_text() == "one\n"
-        assert shown[-1] == ("ready", "unchanged")
+        assert shown[-1] == LiveState("ready", "unchanged")
 
     def test_a_changed_input_and_a_lost_result_repeat_a_step(
         self, ssh: Ssh, server: Server, place: Path
