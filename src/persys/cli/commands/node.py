@@ -121,7 +121,14 @@ def drain(options: Namespace) -> ExitCode:
         if options.wait is None:
             print(_progress(node))
             return ExitCode.OK
-        return wait_until_empty(client, options.id, load_settings(options).wait_timeout)
+        code = wait_until_empty(client, options.id, load_settings(options).wait_timeout)
+    if code is ExitCode.OK:
+        print(
+            f"next: make it schedulable again with `persysctl node uncordon {options.id}`, "
+            f"or remove it with `persysctl node remove {options.id}`",
+            file=sys.stderr,
+        )
+    return code
 
 
 def confirm_dead(options: Namespace) -> ExitCode:
@@ -252,12 +259,6 @@ def _may_progress(node: NodeView) -> bool:
 def _after_drain(node: NodeView) -> ExitCode:
     match node.drain.state:
         case "drained":
-            name = node.node_id
-            print(
-                f"next: make it schedulable again with `persysctl node uncordon {name}`, "
-                f"or remove it with `persysctl node remove {name}`",
-                file=sys.stderr,
-            )
             return ExitCode.OK
         case "overdue":
             return _stuck(node, ExitCode.FAILED, "not empty at its deadline")

@@ -19,7 +19,12 @@ from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.specs.spec_files import Pool, Specs, print_compose_files
 from persys.client.grpc.channel import RequestRefusedError
 from persys.errors import NotFoundError, RefusedError, UnavailableError
-from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest, WorkloadPlan, WorkloadView
+from persys.wire.gen.control.v1.control_pb2 import (
+    ApplyWorkloadRequest,
+    NodePoolSpec,
+    WorkloadPlan,
+    WorkloadView,
+)
 
 if TYPE_CHECKING:
     from persys.client import SchedulerClient
@@ -51,10 +56,7 @@ def _apply_pool(client: "SchedulerClient", pool: Pool) -> Outcome:
     from persys.cli.specs.changes import changes_of_pool
 
     try:
-        before = client.get_node_pool(pool.id).spec
-    except NotFoundError:
-        before = None
-    try:
+        before = _find_pool(client, pool.id)
         after = client.create_node_pool(pool.pool).spec
     except RequestRefusedError as err:
         return refused(RequestRefusedError(pool.located(str(err)), reason=err.reason))
@@ -71,14 +73,20 @@ def plan_pool(client: "SchedulerClient", pool: Pool) -> WorkloadPlan:
     from persys.cli.specs.changes import changes_of_pool
 
     plan = WorkloadPlan(workload_id=f"{POOL_PREFIX}{pool.id}", action="create")
-    try:
-        before = client.get_node_pool(pool.id).spec
-    except NotFoundError:
+    before = _find_pool(client, pool.id)
+    if before is None:
         return plan
     for change in changes_of_pool(before, pool.pool):
         plan.changes.add(field=change.field, before=change.before, after=change.after)
     plan.action = "update" if plan.changes else "none"
     return plan
+
+
+def _find_pool(client: "SchedulerClient", pool_id: str) -> NodePoolSpec | None:
+    try:
+        return client.get_node_pool(pool_id).spec
+    except NotFoundError:
+        return None
 
 
 def delete_specs(options: Namespace, ids: Sequence[str], specs: Specs) -> int:

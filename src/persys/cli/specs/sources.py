@@ -160,6 +160,8 @@ def _get(
         raise UsageError(f"invalid URL {url!r}: {err}") from err
     if not host:
         raise UsageError(f"invalid URL {url!r}: expected https://HOST/PATH")
+    if "@" in at.netloc:
+        raise UsageError(f"invalid URL of {host}: expected https://HOST/PATH without credentials")
     tls = client_context(None) if at.scheme == "https" else None
     client = HttpClient(
         Server(host, port, tls, host),

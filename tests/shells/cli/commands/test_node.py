@@ -65,6 +65,15 @@ def test_a_drain_without_wait_prints_its_status(cluster: Cluster, ctl: Run) -> N
     assert cluster.drain_deadline == 300
 
 
+def test_a_drain_that_is_complete_names_the_next_command(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n1", drain=DrainView(state="drained"))
+
+    result = ctl("node", "drain", "n1", "--wait")
+
+    assert (result.code, result.out) == (0, "node n1 is drained\n")
+    assert "`persysctl node uncordon n1`" in result.err
+
+
 @pytest.mark.parametrize(
     ("state", "code"), [("drained", 0), ("overdue", 1), ("draining", 3)], ids=str
 )

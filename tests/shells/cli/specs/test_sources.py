@@ -133,6 +133,13 @@ def test_a_server_that_does_not_answer_in_time_is_given_up(unused_address: str) 
         fetch(address, seconds=0.0)
 
 
+def test_credentials_in_a_url_are_refused_and_not_printed() -> None:
+    with pytest.raises(UsageError, match="without credentials") as error:
+        fetch("https://me:hunter2@example.org/web.yaml")
+
+    assert "hunter2" not in str(error.value)
+
+
 @pytest.mark.parametrize("url", ["http://", "https://host:port/x"])
 def test_an_invalid_url_is_named(url: str) -> None:
     with pytest.raises(UsageError, match="invalid URL"):
