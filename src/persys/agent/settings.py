@@ -20,12 +20,51 @@ DEFAULT_CONFIG_FILE = Path("/etc/persys/agent.yaml")  # `persys-agent join` writ
 
 
 @dataclass(frozen=True, slots=True)
-class AgentSettings(TlsSettings, TraceSettings):
+class NodeSettings(TlsSettings, TraceSettings):
+    """Settings of every process that is a node: the agent, and persys-federation, which runs one."""
+
     grpc_addr: str = setting("0.0.0.0", "PERSYS_GRPC_ADDR", help="address to serve on")
+    insecure: bool = setting(False, help="disable TLS; for tests only")
+    reconcile_interval: timedelta = setting(
+        timedelta(seconds=30),
+        "PERSYS_RECONCILE_INTERVAL",
+        help="how often all workloads are inspected, in addition to events",
+    )
+    log_level: str = setting("info", "PERSYS_LOG_LEVEL", help="debug, info, warn or error")
+    log_format: str = setting(
+        "", "LOG_FORMAT", help="json or console; default: console on a terminal, else json"
+    )
+    cluster_id: str = setting("default", "PERSYS_CLUSTER_ID", help="cluster to join")
+    scheduler_addr: tuple[str, ...] = setting(
+        ("127.0.0.1:8085",),
+        "PERSYS_SCHEDULER_ADDR",
+        help="host:port of the schedulers, or the name of an SRV record (starts with _)",
+    )
+    dns_server: str = setting(
+        "",
+        "PERSYS_DNS_SERVER",
+        help="address[:port] of the DNS server for SRV records; default: of the host",
+    )
+    agent_grpc_endpoint: str = setting(
+        "",
+        "PERSYS_AGENT_GRPC_ENDPOINT",
+        help="host:port that schedulers connect to; default: detected",
+    )
+    vault_pki_role: str = setting(
+        "persys-agent", "PERSYS_VAULT_PKI_ROLE", help="role of the Vault PKI engine"
+    )
+    vault_service_name: str = setting(
+        "",
+        "PERSYS_VAULT_SERVICE_NAME",
+        help="common name of the certificate; default: persys-agent-<node>",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings(NodeSettings):
     grpc_port: int = setting(50051, "PERSYS_GRPC_PORT", help="port to serve on")
     metrics_port: int = setting(8089, "PERSYS_METRICS_PORT", help="port of /health and /metrics")
     tls_enabled: bool = setting(True, "PERSYS_TLS_ENABLED", help="serve with mutual TLS")
-    insecure: bool = setting(False, help="disable TLS; for tests only")
     tls_ca: Path = setting(
         Path("/etc/persys/certs/ca.crt"),
         "PERSYS_TLS_CA",
@@ -105,37 +144,12 @@ class AgentSettings(TlsSettings, TraceSettings):
         "PERSYS_RECONCILE_ENABLED",
         help="repair workloads that deviate from their order; false: only report them",
     )
-    reconcile_interval: timedelta = setting(
-        timedelta(seconds=30),
-        "PERSYS_RECONCILE_INTERVAL",
-        help="how often all workloads are inspected, in addition to events",
-    )
-    log_level: str = setting("info", "PERSYS_LOG_LEVEL", help="debug, info, warn or error")
-    log_format: str = setting(
-        "", "LOG_FORMAT", help="json or console; default: console on a terminal, else json"
-    )
     node_id: str = setting(
         "", "PERSYS_NODE_ID", help="id of this node; default: the host name at the first start"
     )
     version: str = setting(__version__, "PERSYS_VERSION", help="version to report")
-    cluster_id: str = setting("default", "PERSYS_CLUSTER_ID", help="cluster to join")
-    scheduler_addr: tuple[str, ...] = setting(
-        ("127.0.0.1:8085",),
-        "PERSYS_SCHEDULER_ADDR",
-        help="host:port of the schedulers, or the name of an SRV record (starts with _)",
-    )
-    dns_server: str = setting(
-        "",
-        "PERSYS_DNS_SERVER",
-        help="address[:port] of the DNS server for SRV records; default: of the host",
-    )
     scheduler_insecure: bool = setting(
         False, "PERSYS_SCHEDULER_INSECURE", help="connect to the scheduler without TLS"
-    )
-    agent_grpc_endpoint: str = setting(
-        "",
-        "PERSYS_AGENT_GRPC_ENDPOINT",
-        help="host:port that schedulers connect to; default: detected",
     )
     node_region: str = setting("", "PERSYS_NODE_REGION", help="value of the node label region")
     node_env: str = setting("", "PERSYS_NODE_ENV", help="value of the node label env")
@@ -286,14 +300,6 @@ class AgentSettings(TlsSettings, TraceSettings):
         timedelta(hours=168),
         "PERSYS_GC_ACTION_AFTER",
         help="age at which ended actions are deleted; 0s: never",
-    )
-    vault_pki_role: str = setting(
-        "persys-agent", "PERSYS_VAULT_PKI_ROLE", help="role of the Vault PKI engine"
-    )
-    vault_service_name: str = setting(
-        "",
-        "PERSYS_VAULT_SERVICE_NAME",
-        help="common name of the certificate; default: persys-agent-<node>",
     )
 
     @property

@@ -5,19 +5,17 @@ from datetime import timedelta
 from pathlib import Path
 
 from persys import __version__
-from persys.agent.settings import PERCENT_MAX, AgentSettings
+from persys.agent.settings import PERCENT_MAX, AgentSettings, NodeSettings
 from persys.core.federation.cluster_ids import problem_of
 from persys.errors import SettingsError
 from persys.federation.capacity import Limits
 from persys.infra.settings import setting
-from persys.infra.telemetry.settings import TraceSettings
-from persys.infra.tls.settings import TlsSettings
 
 DEFAULT_CONFIG_FILE = Path("/etc/persys/federation.yaml")
 
 
 @dataclass(frozen=True, slots=True)
-class FederationSettings(TlsSettings, TraceSettings):
+class FederationSettings(NodeSettings):
     remote: str = setting(
         "",
         "PERSYS_FEDERATION_REMOTE",
@@ -61,10 +59,8 @@ class FederationSettings(TlsSettings, TraceSettings):
     )
     node_tier: int = setting(1, "PERSYS_NODE_TIER", help="tier of this node: 1 or more")
     node_price: float = setting(0.0, "PERSYS_NODE_PRICE", help="price per core and hour")
-    grpc_addr: str = setting("0.0.0.0", "PERSYS_GRPC_ADDR", help="address to serve on")
     grpc_port: int = setting(50052, "PERSYS_GRPC_PORT", help="port to serve on")
     metrics_port: int = setting(8090, "PERSYS_METRICS_PORT", help="port of /health and /metrics")
-    insecure: bool = setting(False, help="disable TLS; for tests only")
     tls_ca: Path = setting(
         Path("/etc/persys/certs/persys-federation/ca.crt"),
         "PERSYS_TLS_CA",
@@ -83,33 +79,8 @@ class FederationSettings(TlsSettings, TraceSettings):
     state_path: Path = setting(
         Path("/var/lib/persys/federation/state.db"), "PERSYS_STATE_PATH", help="file of the journal"
     )
-    log_level: str = setting("info", "PERSYS_LOG_LEVEL", help="debug, info, warn or error")
-    log_format: str = setting(
-        "", "LOG_FORMAT", help="json or console; default: console on a terminal, else json"
-    )
     node_id: str = setting("", "PERSYS_NODE_ID", help="id of this node; default: the host name")
-    cluster_id: str = setting("default", "PERSYS_CLUSTER_ID", help="cluster to join")
-    scheduler_addr: tuple[str, ...] = setting(
-        ("127.0.0.1:8085",),
-        "PERSYS_SCHEDULER_ADDR",
-        help="host:port of the schedulers, or the name of an SRV record (starts with _)",
-    )
-    dns_server: str = setting(
-        "",
-        "PERSYS_DNS_SERVER",
-        help="address[:port] of the DNS server for SRV records; default: of the host",
-    )
-    agent_grpc_endpoint: str = setting(
-        "",
-        "PERSYS_AGENT_GRPC_ENDPOINT",
-        help="host:port that schedulers connect to; default: detected",
-    )
     node_labels: dict[str, str] = setting({}, "PERSYS_NODE_LABELS", help="node labels, k=v,k2=v2")
-    reconcile_interval: timedelta = setting(
-        timedelta(seconds=30),
-        "PERSYS_RECONCILE_INTERVAL",
-        help="how often all workloads are inspected, in addition to events",
-    )
     gc_interval: timedelta = setting(
         timedelta(minutes=1), "PERSYS_GC_INTERVAL", help="interval of the garbage collection"
     )
@@ -117,14 +88,6 @@ class FederationSettings(TlsSettings, TraceSettings):
         timedelta(minutes=1),
         "PERSYS_GC_ZOMBIE_AFTER",
         help="age at which remains of deleted workloads are removed; 0s: never",
-    )
-    vault_pki_role: str = setting(
-        "persys-agent", "PERSYS_VAULT_PKI_ROLE", help="role of the Vault PKI engine"
-    )
-    vault_service_name: str = setting(
-        "",
-        "PERSYS_VAULT_SERVICE_NAME",
-        help="common name of the certificate; default: persys-agent-<node>",
     )
 
     @property
