@@ -1,7 +1,8 @@
 """Decides when a workload may use nodes of tiers above 0, such as federated clusters.
 
 Nothing leaves tier 0 unless its rules allow it, and a workload with data needs a second consent. With
-`when-full` it first waits for capacity in tier 0. A workload of another cluster is never offloaded again.
+`when-full` it first waits for capacity in tier 0, also if it runs on a node that its new rules exclude. A
+workload of another cluster is never offloaded again.
 """
 
 from datetime import datetime
@@ -65,11 +66,17 @@ def offload_at(situation: Situation, now: datetime) -> datetime | None:
 
 
 def waits_since(situation: Situation) -> datetime | None:
-    """Since when it waits for capacity. None: it does not."""
+    """Since when it waits for capacity. None: it does not.
+
+    A workload that is misplaced runs, and waits for another node since its rules were changed.
+    """
     if situation.draining_since is not None:
         return situation.draining_since
-    status = situation.workload_status
-    return status.changed_at if status is not None and status.status in _WAITING else None
+    status, assignment = situation.workload_status, situation.assignment
+    if status is not None and status.status in _WAITING:
+        return status.changed_at
+    has_new_rules = assignment is not None and assignment.rules != situation.workload.rules
+    return situation.workload.updated_at if has_new_rules else None
 
 
 def _allowed(workload: Workload) -> TierAccess:

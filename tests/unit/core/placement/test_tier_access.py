@@ -6,7 +6,15 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from builders import NOON, a_situation, a_workload, add_node, an_assignment, rooms_of
+from builders import (
+    NOON,
+    a_situation,
+    a_workload,
+    add_node,
+    an_assignment,
+    an_observation,
+    rooms_of,
+)
 from persys.core.nodes import Phase
 from persys.core.placement.explain import explain
 from persys.core.placement.index.node_index import NodeIndex
@@ -16,7 +24,7 @@ from persys.core.placement.tiers import placement_needs, tier_access
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.situation import Decision, Policy, Situation
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.placement import Offload, Resources, Rules
+from persys.model.placement import Constraint, Offload, Operator, Resources, Rules
 from persys.model.spec import ContainerSpec, VolumeMount
 from persys.model.status import Status, WorkloadStatus
 
@@ -206,6 +214,37 @@ def test_a_workload_on_a_draining_node_is_offloaded_after_the_waiting_time(
     draining = replace(situation, draining_since=NOON - timedelta(seconds=seconds))
 
     assert node_of(decided(draining, node_index)) == ("n0" if seconds < 30 else "far")
+
+
+@pytest.mark.parametrize("seconds", [10, 30])
+def test_a_misplaced_workload_is_offloaded_after_the_same_wait(
+    node_index: NodeIndex, seconds: int
+) -> None:
+    """It runs on n1, which its new rules exclude."""
+    in_b = Constraint("zone", Operator.EQUALS, ("b",))
+    add_node(node_index, "far-b", labels={"zone": "b"}, tier=1)
+    assignment = an_assignment("n1", rules=Rules(offload=Offload.WHEN_FULL))
+    workload = structs.replace(
+        a_workload(rules=Rules(constraints=(in_b,), offload=Offload.WHEN_FULL)),
+        updated_at=NOON - timedelta(seconds=seconds),
+    )
+    situation = a_situation(
+        workload,
+        assignment=assignment,
+        workload_status=WorkloadStatus(
+            WorkloadId("web"), Status.RUNNING, NOON - timedelta(hours=1), revision=Revision("r1")
+        ),
+        observation=an_observation(),
+    )
+
+    decision = decided(situation, node_index)
+
+    if seconds < 30:
+        assert (node_of(decision), decision.rule) == ("n1", "misplaced")
+        assert decision.wake_at == workload.updated_at + AFTER
+    else:
+        assert (node_of(decision), decision.rule) == ("far-b", "resize")
+        assert decision.tombstone is not None
 
 
 def test_a_time_of_a_wrong_clock_does_not_delay_offloading(node_index: NodeIndex) -> None:
