@@ -123,7 +123,7 @@ class Federation:
                     types=dict.fromkeys(WorkloadType, runtime),
                     samplers={_SOURCE: RemoteUsage(remote, names, clock)},
                     garbage={
-                        frozenset({Kind.WORKLOAD}): RemoteGarbage(
+                        frozenset({Kind.WORKLOAD, Kind.SECRET}): RemoteGarbage(
                             remote, names, lambda: journal.entries
                         )
                     },

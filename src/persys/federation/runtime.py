@@ -285,7 +285,7 @@ class RemoteVolumes:
 
 
 class RemoteGarbage:
-    """Implements agent.ports.GarbageSource: copies that this cluster has deleted.
+    """Implements agent.ports.GarbageSource: copies that this cluster has deleted, and their secrets.
 
     A remote cluster that was restored from an older snapshot has them again. A copy that no order names and
     that was never deleted here may belong to a lost journal: what has data is kept.
@@ -306,18 +306,36 @@ class RemoteGarbage:
             if (home_id := self._names.local(view.workload_id)) is not None
             and home_id not in self._known()
         }
-        return [
+        copies = [
             Item(Kind.WORKLOAD, remote_id, remote_id, home_id, running=_has_data(view))
             for remote_id, home_id in unknown.items()
             if (view := await self._remote.workload(remote_id)) is not None
             and view.spec.metadata.get(HOME_CLUSTER) == self._names.home
             and not other_owner(view, self._names)
         ]
+        return [*copies, *await self._secrets(frozenset(unknown.values()))]
+
+    async def _secrets(self, copied: Container[WorkloadId]) -> list[Item]:
+        """Secrets of this node without a workload: a restored cluster may have deleted only the workload."""
+        found: list[Item] = []
+        try:
+            secrets = await self._remote.secrets()
+        except RefusedError:
+            return found  # a token without that permission has stored none
+        for name in (secret.name for secret in secrets):
+            home_id = self._names.local(name.rpartition(".")[0])
+            if home_id is None or home_id in self._known() or home_id in copied:
+                continue
+            if name.startswith(self._names.secret_prefix(home_id)):
+                found.append(Item(Kind.SECRET, name, name, home_id))
+        return found
 
     async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
         return []
 
     async def remove(self, item: Item) -> str:
+        if item.kind is Kind.SECRET:
+            return await self._remove_secret(item.id)
         try:
             answer = await self._remote.delete(item.id)
             if answer.success:
@@ -327,6 +345,15 @@ class RemoteGarbage:
         except RefusedError as err:
             return str(err)
         return "" if answer.success else answer.error_message
+
+    async def _remove_secret(self, name: str) -> str:
+        try:
+            await self._remote.delete_secret(name)
+        except NotFoundError:
+            return ""
+        except RefusedError as err:
+            return str(err)
+        return ""
 
 
 def _has_data(view: pb.WorkloadView) -> bool:

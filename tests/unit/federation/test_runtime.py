@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from persys.core.agent.admission import NODE_FULL
-from persys.core.agent.garbage import Ages, unowned_items
+from persys.core.agent.garbage import Ages, Kind, unowned_items
 from persys.core.agent.next_step import Artefact, Perform, Progress, Step, next_step
 from persys.errors import RuntimeUnavailableError
 from persys.federation.access import RemoteUsage
@@ -361,5 +361,23 @@ def test_only_what_was_deleted_at_home_is_garbage_there(spec: Spec, deleted: boo
             assert await source.remove(one.item) == ""
             assert list(cluster.views) == ["other--web"]
             assert cluster.stored == {}
+
+    on_a_cluster(scenario)
+
+
+def test_secrets_without_a_workload_are_garbage() -> None:
+    """A remote cluster that was restored while it deleted the workload has only its secrets."""
+
+    async def scenario(_runtime: ClusterRuntime, cluster: MemoryCluster) -> None:
+        left, used = NAMES.secret(WorkloadId("web"), "KEY"), NAMES.secret(WorkloadId("db"), "KEY")
+        others = Names("home", "west").secret(WorkloadId("web"), "KEY")
+        cluster.stored |= dict.fromkeys((left, used, others, "own-secret"), b"value")
+        source = RemoteGarbage(cluster, NAMES, lambda: (WorkloadId("db"),))
+
+        (item,) = await source.inventory()
+
+        assert (item.kind, item.id, item.workload_id) == (Kind.SECRET, left, "web")
+        assert await source.remove(item) == ""
+        assert left not in cluster.stored
 
     on_a_cluster(scenario)

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     FILES = "files"  # of a container; counts as running if the container may exist
     ACTIONS = "actions"
     WORKLOAD = "workload"  # in a federated cluster; counts as running if it may have data
+    SECRET = "secret"  # in a federated cluster  # noqa: S105
 
 
 class Item(Struct, frozen=True):
