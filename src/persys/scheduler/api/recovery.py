@@ -19,6 +19,7 @@ from persys.wire.times import timestamp
 
 LEFT_OUT_SHOWN_MAX = 1000
 RECOVERED_SHOWN_MAX = 500
+_COUNT_MAX = 2**31 - 1  # of an int32 field
 
 _NEXT_STEPS = {
     Mode.NORMAL: (),
@@ -112,10 +113,10 @@ class RecoveryApi:
         return _answer(await self._recovery.accept())
 
     def _on_agents(self) -> int:
-        """Workloads on agents: as reported at registration, else as assigned."""
+        """Workloads on agents: as reported at registration, else as assigned. Reports may be false."""
         reported = {one.node.id: one.workload_count for one in self._pending_nodes.all()}
         bound = {node_id: len(there) for node_id, there in self._cluster.on_node.items()}
-        return sum({**bound, **reported}.values())
+        return min(sum({**bound, **reported}.values()), _COUNT_MAX)
 
 
 def _uid(condition: ModeCondition, known: str) -> str:

@@ -244,6 +244,30 @@ async def test_an_agent_of_a_lost_cluster_turns_an_empty_store_into_recovery(
     refused = await node.register()
     assert not refused.accepted
     assert "recovery mode" in refused.reason
+
+
+async def test_false_counts_of_nodes_do_not_fail_the_view_of_the_mode(cluster: Cluster) -> None:
+    node = await our_node(cluster)
+    await running(cluster, "web")
+    await cluster.stop()
+    await cluster.store.wipe()
+    await cluster.start()
+    await until_mode(cluster.control, "recovery")
+    for number in range(2):
+        request = pb.RegisterNodeRequest(
+            node_id=f"false{number}",
+            capabilities=node.capabilities,
+            grpc_endpoint=node.agent.endpoint,
+            features=node.features,
+            cluster_id=node.cluster_id,
+            cluster_uid=node.cluster_uid,
+            workload_count=2**31 - 1,
+        )
+        await cluster.control.stub.RegisterNode(request, timeout=10)
+
+    view = await until_mode(cluster.control, "recovery")
+
+    assert view.workloads_on_agents == 2**31 - 1
     assert node.agent.running() == {"web"}
 
 
