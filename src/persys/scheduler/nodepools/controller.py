@@ -231,7 +231,7 @@ class PoolController:
         ]
         names = {machine.name for machine in machines} | {one.name for one in instances or ()}
         return decide(
-            pool,
+            self._observed.numbered(pool, self._cluster_id),
             self._observed.shared_out(now).get(pool.pool_id, []),
             machines,
             self._observed.nodes(names, now, note_idle=note_idle),

@@ -4,13 +4,15 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import islice
 
+from msgspec.structs import replace
+
 from persys.core.nodepools.demand import Pending, PoolView, known_traits, share_out
-from persys.core.nodepools.growth import Fleet
+from persys.core.nodepools.growth import Fleet, number_in
 from persys.core.nodepools.steps import PoolNode, Waiting
 from persys.core.placement.requirements import holds_data
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
-from persys.model.nodepool import TAG_MACHINE, Machine, NodePool, PoolId
+from persys.model.nodepool import TAG_MACHINE, Machine, NodePool, PoolId, machine_name
 from persys.model.status import Status
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
@@ -45,6 +47,18 @@ class Observed:
 
     def machines(self, pool_id: PoolId) -> list[Machine]:
         return [one for one in self._cluster.machines.values() if one.pool_id == pool_id]
+
+    def numbered(self, pool: NodePool, cluster_id: str) -> NodePool:
+        """The pool with a count of at least the highest number of a registered node.
+
+        A pool that was created again after its records were lost does not use the ids of these nodes.
+        """
+        prefix = machine_name(cluster_id, pool.pool_id, 0)[:-1]
+        nodes = (name for name in self._cluster.nodes if name.startswith(prefix))
+        highest = max((number_in(name.removeprefix(prefix)) for name in nodes), default=0)
+        if highest <= pool.provisioning.created_count:
+            return pool
+        return replace(pool, provisioning=replace(pool.provisioning, created_count=highest))
 
     def unreadable(self, pool: NodePool, cluster_id: str) -> str:
         """Why nothing can be decided: the record of the pool or of one of its machines is unreadable."""

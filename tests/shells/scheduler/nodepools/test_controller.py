@@ -108,6 +108,18 @@ async def a_waiting_workload(cluster: Cluster, name: str = "web", cpu: int = 150
     cluster.clock.ahead += timedelta(seconds=60)
 
 
+async def test_a_machine_does_not_get_the_id_of_a_registered_node(
+    cluster: Cluster, provider: FakeProvider
+) -> None:
+    """As after a loss of the records of the pool."""
+    await cluster.join("default-burst-7", cpu=1000)
+    await create(cluster, a_spec(min=1))
+
+    await until(cluster, lambda view: states(view) == ["booting"])
+
+    assert [request.name for request in provider.requests] == ["default-burst-8"]
+
+
 async def test_a_pass_that_may_not_act_is_repeated_soon(
     cluster: Cluster, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
