@@ -138,10 +138,14 @@ class AdminCalls(SchedulerCalls):
         return self._fetch("/clusters")
 
     def get_audit(self, *, limit: int = 0, cursor: str = "") -> Plain:
-        """`deeds`, newest first, and `next_cursor` for older ones. Requires the tokens permission."""
+        """`entries`, newest first, and `next_cursor` for older ones. Requires the tokens permission."""
         parameters = {"limit": str(limit) if limit else "", "cursor": cursor}
         query = "&".join(f"{name}={value}" for name, value in parameters.items() if value)
-        return self._fetch(f"/audit?{query}" if query else "/audit")
+        found = self._fetch(f"/audit?{query}" if query else "/audit")
+        if "entries" not in found:  # a gateway of an earlier version
+            entries = [{**entry, "action": entry["deed"]} for entry in found["deeds"]]
+            found = {**found, "entries": entries}
+        return found
 
     def get_gitops(self) -> Plain:
         """`workloads` that follow a git branch, and `problems` of unreachable clusters."""

@@ -21,6 +21,7 @@ from persys.infra.aio.owned_work import OwnedWork
 
 log = structlog.get_logger()
 
+# The names in the table are those of the first version, which a gateway may return to.
 _TABLE = """
 CREATE TABLE IF NOT EXISTS deeds (
     number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, who TEXT NOT NULL, address TEXT NOT NULL,
@@ -40,7 +41,7 @@ class AuditEntry(Struct, frozen=True):
     at: datetime
     who: str
     address: str
-    deed: str  # the name of the RPC
+    action: str  # the name of the RPC
     cluster: str
     target: str
     status: int  # HTTP status of the response
@@ -49,7 +50,7 @@ class AuditEntry(Struct, frozen=True):
 
 class NumberedEntry(Struct, frozen=True):
     number: int
-    deed: AuditEntry
+    entry: AuditEntry
 
 
 class AuditLog:
@@ -61,23 +62,24 @@ class AuditLog:
         self._counts = database.read(_count)  # from here on used on the database thread only
         self._queue: GroupCommit[AuditEntry] = GroupCommit()
 
-    async def record(self, deed: AuditEntry) -> None:
+    async def record(self, entry: AuditEntry) -> None:
         """Return once the entry is written. It is written even if the caller is cancelled.
 
         A full disk is logged and does not fail the request.
         """
         log.info(
             "audit.noted",
-            who=deed.who,
-            deed=deed.deed,
-            cluster=deed.cluster,
-            target=deed.target,
-            status=deed.status,
-            request_id=deed.request_id,
+            who=entry.who,
+            action=entry.action,
+            deed=entry.action,  # the name in earlier versions
+            cluster=entry.cluster,
+            target=entry.target,
+            status=entry.status,
+            request_id=entry.request_id,
         )
-        written = self._queue.submit(deed)
+        written = self._queue.submit(entry)
         await self._owned.finish(
-            "audit", deed.deed, partial(self._queue.flush, written, self._write_all)
+            "audit", entry.action, partial(self._queue.flush, written, self._write_all)
         )
 
     async def lines(self, *, limit: int, before: int) -> list[NumberedEntry]:
@@ -88,22 +90,22 @@ class AuditLog:
         try:
             await self._database.run(partial(_write, entries, self._keep, self._counts))
         except StoreUnavailableError as err:
-            log.error("audit.failed", reason=str(err), deeds=len(entries))
+            log.error("audit.failed", reason=str(err), entries=len(entries))
 
 
-def _write(deeds: Sequence[AuditEntry], keep: int, counts: Counts, database: Connection) -> None:
+def _write(entries: Sequence[AuditEntry], keep: int, counts: Counts, database: Connection) -> None:
     rows = [
         (
-            deed.at.isoformat(),
-            deed.who[:_TEXT_MAX],
-            deed.address,
-            deed.deed,
-            deed.cluster[:_TEXT_MAX],
-            deed.target[:_TEXT_MAX],
-            deed.status,
-            deed.request_id,
+            entry.at.isoformat(),
+            entry.who[:_TEXT_MAX],
+            entry.address,
+            entry.action,
+            entry.cluster[:_TEXT_MAX],
+            entry.target[:_TEXT_MAX],
+            entry.status,
+            entry.request_id,
         )
-        for deed in deeds
+        for entry in entries
     ]
     database.executemany(
         f"INSERT INTO deeds ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608

@@ -49,5 +49,5 @@ async def named(world: World, api: RunningGateway, root: Root, where: str, own: 
     assert [event.identity for event in response] == ["admin/bob via gateway/g1"], where
     assert [event.source for event in response] == ["127.0.0.1"], where
     (newest,) = await api.gateway._audit.lines(limit=1, before=0)
-    assert (newest.deed.deed, newest.deed.who) == (REST[where].rpc, "admin/bob"), where
-    assert newest.deed.address == "127.0.0.1"
+    assert (newest.entry.action, newest.entry.who) == (REST[where].rpc, "admin/bob"), where
+    assert newest.entry.address == "127.0.0.1"

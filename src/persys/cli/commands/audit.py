@@ -10,7 +10,7 @@ from persys.cli.framework.output import Row, render_rows
 _AUDIT: Mapping[str, Callable[[Row], str]] = {
     "TIME": lambda row: str(row["at"])[:19].replace("T", " "),
     "IDENTITY": lambda row: str(row["who"]),
-    "ACTION": lambda row: str(row["deed"]),
+    "ACTION": lambda row: str(row["action"]),
     "TARGET": lambda row: str(row.get("target", "")),
     "CLUSTER": lambda row: str(row.get("cluster", "")),
     "RESULT": lambda row: str(row["status"]),
@@ -22,7 +22,7 @@ def show(options: Namespace) -> ExitCode:
         found = client.get_audit(limit=options.limit)
     print(
         render_rows(
-            found["deeds"],
+            found["entries"],
             options,
             columns=_AUDIT,
             name=lambda row: str(row["number"]),

@@ -341,7 +341,7 @@ class RequestPipeline:
         if changes and status not in _NOT_LET_IN:
             await self.record(context, changes, status)
 
-    async def record(self, context: RequestContext, deed: str, status: int) -> None:
+    async def record(self, context: RequestContext, action: str, status: int) -> None:
         """Write an audit entry."""
         path = context.request.match_info
         target = "/".join(value for name, value in path.items() if name != "cluster")
@@ -350,7 +350,7 @@ class RequestPipeline:
             self._clock.now(),
             context.caller.name,
             where,
-            deed,
+            action,
             context.cluster_id,
             target,
             status,

@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 
 from persys.core.numbers import whole_number
 from persys.errors import InvalidError, PersysError
-from persys.gateway.audit import AuditLog
+from persys.gateway.audit import AuditLog, NumberedEntry
 from persys.gateway.http.middleware import Handler, RequestContext, RequestPipeline
 from persys.gateway.http.problems import problem_from, problem_from_rpc
 from persys.gateway.http.responses import json_response
@@ -153,6 +153,22 @@ def capacity_of(nodes: Any) -> dict[str, dict[str, int]]:
     return {"cpu_millicores": cpu, "memory_mb": memory, "disk_gb": disk}
 
 
+def _audit_entry(line: NumberedEntry) -> dict[str, object]:
+    entry = line.entry
+    return {
+        "number": str(line.number),
+        "at": entry.at,
+        "who": entry.who,
+        "address": entry.address,
+        "action": entry.action,
+        "deed": entry.action,  # the name in earlier versions
+        "cluster": entry.cluster,
+        "target": entry.target,
+        "status": entry.status,
+        "request_id": entry.request_id,
+    }
+
+
 def _audit_list(audit: AuditLog) -> Handler:
     async def handle(context: RequestContext) -> web.StreamResponse:
         limit = _number(context, "limit", LIMIT_USUAL)
@@ -160,21 +176,10 @@ def _audit_list(audit: AuditLog) -> Handler:
             raise InvalidError("limit", f"expected 1 to {LIMIT_MAX}")
         lines = await audit.lines(limit=limit + 1, before=_number(context, "cursor", 0))
         shown, more = lines[:limit], len(lines) > limit
+        entries = [_audit_entry(line) for line in shown]
         plain = {
-            "deeds": [
-                {
-                    "number": str(line.number),
-                    "at": line.deed.at,
-                    "who": line.deed.who,
-                    "address": line.deed.address,
-                    "deed": line.deed.deed,
-                    "cluster": line.deed.cluster,
-                    "target": line.deed.target,
-                    "status": line.deed.status,
-                    "request_id": line.deed.request_id,
-                }
-                for line in shown
-            ],
+            "entries": entries,
+            "deeds": entries,  # the name in earlier versions
             "next_cursor": str(shown[-1].number) if more else "",
         }
         return json_response(context.request, plain)

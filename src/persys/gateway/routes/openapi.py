@@ -164,7 +164,7 @@ def own_paths() -> dict[str, dict[str, Any]]:
         f"{API}/audit": {
             "get": _get(
                 "ListAudit",
-                _object(deeds=_list(_DEED), next_cursor=_TEXT),
+                _object(entries=_list(_AUDIT_ENTRY), deeds=_list(_AUDIT_ENTRY), next_cursor=_TEXT),
                 {
                     "name": "limit",
                     "in": "query",
@@ -236,12 +236,13 @@ _CLUSTER = _object(
 )
 
 
-_DEED = _object(
+_AUDIT_ENTRY = _object(
     number=_TEXT,
     at=_TIME,
     who=_TEXT,
     address=_TEXT,
-    deed=_TEXT,
+    action=_TEXT,
+    deed=_TEXT,  # the name of `action` in earlier versions
     cluster=_TEXT,
     target=_TEXT,
     status=_NUMBER,

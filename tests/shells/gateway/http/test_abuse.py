@@ -55,7 +55,7 @@ def an_invalid_token(number: int = 1) -> dict[str, str]:
 
 async def audited(api: RunningGateway, root: Root) -> list[dict[str, str]]:
     _, response = await request_as(api, root, Role.ADMIN, "GET", "/api/v1/audit?limit=1000")
-    found: list[dict[str, str]] = response["deeds"]
+    found: list[dict[str, str]] = response["entries"]
     return found
 
 
@@ -164,7 +164,7 @@ async def test_one_identity_cannot_displace_audit_entries_of_another() -> None:
         await note("operator/eve", 200, 100)
         await note("operator/eve", 403, 100)
     kept = Counter(
-        (line.deed.who, line.deed.status) for line in await audit.lines(limit=100, before=0)
+        (line.entry.who, line.entry.status) for line in await audit.lines(limit=100, before=0)
     )
     await database.close()
 

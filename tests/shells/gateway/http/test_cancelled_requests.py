@@ -60,7 +60,7 @@ def ask(root: Root, api: RunningGateway) -> RequestContext:
 async def audit_lines(api: RunningGateway) -> list[int]:
     """The status of each response."""
     lines = await api.gateway._audit.lines(limit=1000, before=0)
-    return [line.deed.status for line in lines]
+    return [line.entry.status for line in lines]
 
 
 async def finished(api: RunningGateway) -> None:

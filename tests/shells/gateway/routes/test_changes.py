@@ -79,13 +79,18 @@ async def test_every_change_is_audited(cluster: Cluster, tmp_path: Path) -> None
         _, first = await api.get("/api/v1/audit?limit=1")
         _, second = await api.get(f"/api/v1/audit?limit=5&cursor={first['next_cursor']}")
 
-    (deleted,), (applied,) = first["deeds"], second["deeds"]
-    assert (deleted["deed"], deleted["target"], deleted["status"]) == (
+    (deleted,), (applied,) = first["entries"], second["entries"]
+    assert (first["deeds"], deleted["deed"]) == ([deleted], deleted["action"])  # earlier names
+    assert (deleted["action"], deleted["target"], deleted["status"]) == (
         "DeleteWorkload",
         "none",
         404,
     )
-    assert (applied["deed"], applied["target"], applied["status"]) == ("ApplyWorkload", "web", 200)
+    assert (applied["action"], applied["target"], applied["status"]) == (
+        "ApplyWorkload",
+        "web",
+        200,
+    )
     assert (applied["who"], applied["cluster"]) == ("anyone", "default")
     assert applied["request_id"] == "r1"
     assert second["next_cursor"] == ""
@@ -99,4 +104,4 @@ async def test_the_audit_log_is_bounded(cluster: Cluster) -> None:
             await api.ask("DELETE", f"/workloads/w{number}")
         _, response = await api.get("/api/v1/audit")
 
-    assert [action["target"] for action in response["deeds"]] == ["w5", "w4", "w3"]
+    assert [action["target"] for action in response["entries"]] == ["w5", "w4", "w3"]

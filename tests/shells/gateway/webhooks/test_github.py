@@ -110,7 +110,7 @@ async def test_a_push_redeploys_the_stacks_of_its_branch(
     assert shown["shop"]["last_delivery"]["commit"] == "c0ffee"
     assert "last_delivery" not in shown["other"]
     _, audit = await api_with_webhooks.get("/api/v1/audit")
-    assert {(action["who"], action["target"]) for action in audit["deeds"]} == {
+    assert {(action["who"], action["target"]) for action in audit["entries"]} == {
         ("operator/webhook", "shop"),
         ("operator/webhook", "shop2"),
     }
