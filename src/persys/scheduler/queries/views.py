@@ -29,6 +29,7 @@ from persys.wire.agent.messages import REASON_CODE
 from persys.wire.control import messages as control_messages
 from persys.wire.control.messages import sighting_message
 from persys.wire.control.spec_encode import spec_message
+from persys.wire.control.views import shown_spec
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.times import timestamp
 
@@ -98,7 +99,7 @@ class Queries:
             view.history.extend(map(sighting_message, entry.history.sightings))
         view.spec.CopyFrom(
             spec_message(
-                workload.spec,
+                shown_spec(workload),
                 workload.resources,
                 workload.metadata,
                 rules=workload.rules,

@@ -3,10 +3,14 @@
 from collections.abc import Iterable
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from persys.core.secrets import secret_names
 from persys.errors import InvalidError, MissingFieldError
 from persys.model.event import EventKind, NumberedEvent
 from persys.model.ids import NodeId
+from persys.model.nodepool import TAG_MACHINE
+from persys.model.spec import CloudInit, Spec, VMSpec
 from persys.model.workload import SuggestedAction, Suggestion, SuggestionDecision, Workload
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2
@@ -16,6 +20,7 @@ ID_LENGTH_MAX = 256
 PENDING = "pending"
 DECISIONS = ("accepted", "rejected", PENDING)
 TEXT_LENGTH_MAX = 512
+HIDDEN_USER_DATA = "#cloud-config\n# not shown: it contains the join token of the machine\n"
 
 _ACTIONS: dict[int, SuggestedAction] = {
     control_pb2.AUTOMATION_ACTION_SET_DESIRED_STATE: SuggestedAction.SET_DESIRED_STATE,
@@ -116,8 +121,18 @@ def recovered_view(node_id: NodeId, workload: Workload) -> control_pb2.Recovered
     )
 
 
+def shown_spec(workload: Workload) -> Spec:
+    """The user data of a machine of a node pool contains its join token, which only the machine needs."""
+    spec = workload.spec
+    if not isinstance(spec, VMSpec) or TAG_MACHINE not in workload.metadata:
+        return spec
+    return replace(spec, cloud_init=CloudInit(user_data=HIDDEN_USER_DATA))
+
+
 def _spec(workload: Workload) -> control_pb2.WorkloadSpec:
-    return spec_message(workload.spec, workload.resources, workload.metadata, rules=workload.rules)
+    return spec_message(
+        shown_spec(workload), workload.resources, workload.metadata, rules=workload.rules
+    )
 
 
 def event_message(numbered: NumberedEvent) -> control_pb2.EventView:
