@@ -44,7 +44,8 @@ match Path(sys.argv[0]).name:
             os.kill(pid, 9)
         answer = {{"provider_id": request["name"]}}
     case "destroy":
-        (folder / "machines" / request["provider_id"]).unlink(missing_ok=True)
+        name = request["provider_id"] or request["name"]  # without an id if create was interrupted
+        (folder / "machines" / name).unlink(missing_ok=True)
     case "list":
         answer = {{"instances": [
             {{"provider_id": path.name, "name": path.name, "tags": json.loads(path.read_text())}}

@@ -54,6 +54,7 @@ class Regression(NamedTuple):
 
 
 FEDERATION = ("--remote-nodes", "2")
+NODE_POOL = ("--node-pool", "3")
 
 
 REGRESSIONS = (
@@ -320,6 +321,38 @@ REGRESSIONS = (
             ),
         ),
         FEDERATION,
+    ),
+    Regression(
+        "a create call without an answer counts as refused, and untracked machines cost nothing",
+        (
+            Patch(
+                "src/persys/core/nodepools/growth.py",
+                "        return len(self.machines) + len(self.untracked)\n",
+                "        return len(self.machines)\n",
+            ),
+            Patch(
+                "src/persys/core/nodepools/growth.py",
+                "        return known + highest * len(self.untracked)\n",
+                "        return known\n",
+            ),
+            Patch(
+                "src/persys/scheduler/nodepools/provision.py",
+                "        except (ProviderRefusedError, InvalidError) as err:\n",
+                "        except (ProviderRefusedError, ProviderUnavailableError, InvalidError) as err:\n",
+            ),
+        ),
+        NODE_POOL,
+    ),
+    Regression(
+        "a machine that never boots is kept",
+        (
+            Patch(
+                "src/persys/core/nodepools/lifecycle.py",
+                "    if now - machine.created_at >= pool.provision_deadline:\n",
+                "    if False:\n",
+            ),
+        ),
+        NODE_POOL,
     ),
 )
 

@@ -124,6 +124,19 @@ def test_two_clusters_keep_their_promises_with_many_seeds(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.full
+def test_a_cluster_with_a_node_pool_keeps_its_promises_with_many_seeds(tmp_path: Path) -> None:
+    done = sim("--seeds", "7..25", "--node-pool", "3", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_node_pool_and_a_remote_cluster_are_refused_together(tmp_path: Path) -> None:
+    done = sim("--seed", "1", "--node-pool", "3", "--remote-nodes", "2", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr.count("expected one of them")) == (2, 1)
+
+
 def test_a_large_crowded_cluster_keeps_its_promises(tmp_path: Path) -> None:
     done = sim("--seed", "1", "--nodes", "8", "--workloads", "60", cwd=tmp_path)
 

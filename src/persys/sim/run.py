@@ -27,8 +27,9 @@ from persys.sim.checks.watchers import (
 from persys.sim.engine.trace import Line, captured_logs
 from persys.sim.engine.virtual_loop import VirtualLoop
 from persys.sim.federated_world import FederatedWorld
+from persys.sim.pool_world import PoolWorld
 from persys.sim.scenario.faults import inject
-from persys.sim.scenario.plan import Plan, PlannedEvent
+from persys.sim.scenario.plan import Plan, PlannedEvent, Shape
 from persys.sim.world import World
 from persys.store import keys
 
@@ -74,7 +75,7 @@ class Outcome:
 def run(plan: Plan, world_type: type[World] | None = None) -> Outcome:
     """The same plan gives the same outcome, in a process with the same PYTHONHASHSEED."""
     if world_type is None:
-        world_type = FederatedWorld if plan.shape.remote_nodes else World
+        world_type = _world_type(plan.shape)
     loop = VirtualLoop()
     unexpected: list[str] = []
     bugs: list[str] = []
@@ -98,6 +99,12 @@ def run(plan: Plan, world_type: type[World] | None = None) -> Outcome:
         if collecting:
             gc.enable()
         loop.close()
+
+
+def _world_type(shape: Shape) -> type[World]:
+    if shape.remote_nodes:
+        return FederatedWorld
+    return PoolWorld if shape.pool_machines else World
 
 
 async def _run(plan: Plan, world_type: type[World], bugs: list[str]) -> World:

@@ -45,6 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--remote-nodes", type=_count, default=0, metavar="N",
         help="add a remote cluster with N nodes, as a federated node (default: none)",
     )  # fmt: skip
+    parser.add_argument(
+        "--node-pool", type=_count, default=0, metavar="N",
+        help="add a node pool with at most N machines, not with --remote-nodes (default: none)",
+    )  # fmt: skip
     parser.add_argument("--trace", action="store_true", help="print the full trace")
     parser.add_argument(
         "--first", action="store_true",
@@ -100,6 +104,8 @@ def _run_seeds(options: Namespace) -> int:
     from persys.sim.run import run
     from persys.sim.scenario.generate import draw
 
+    if options.node_pool and options.remote_nodes:
+        raise UsageError("--node-pool and --remote-nodes: expected one of them")
     seeds = [options.seed] if options.seed is not None else options.seeds
     clock = SystemClock()
     began, virtual, failures = clock.monotonic(), 0.0, 0
@@ -128,13 +134,15 @@ def _shape(seed: int, options: Namespace) -> "Shape":
     """The size from the command line, or the one chosen by the seed."""
     from msgspec.structs import replace
 
-    from persys.sim.scenario.generate import FEDERATED_SHAPE, shape_for
+    from persys.sim.scenario.generate import FEDERATED_SHAPE, POOL_SHAPE, shape_for
     from persys.sim.scenario.plan import Shape
 
     sized = options.nodes or options.workloads or options.minutes
     shape = Shape() if sized else shape_for(seed)
     if options.remote_nodes:
         shape = replace(FEDERATED_SHAPE, remote_nodes=options.remote_nodes)
+    if options.node_pool:
+        shape = replace(POOL_SHAPE, pool_machines=options.node_pool)
     return replace(
         shape,
         nodes=options.nodes or shape.nodes,

@@ -111,6 +111,10 @@ class Heartbeats:
             self._leader_since = self._time()
         self._leader = process
 
+    def is_leader(self, process: SimProcess) -> bool:
+        """By the store. A replaced leader may not know it yet, and responds with older data."""
+        return self._leader is process
+
     def of(self, node_id: NodeId) -> Iterable[Contact]:
         return self._contacts.get(node_id, ())
 

@@ -156,7 +156,8 @@ class Invariants:
             workload_id = WorkloadId(request.workload_id)
             self._facts.intents.acknowledge(workload_id, self.losses.last_requests[workload_id])
             self._check_intent(workload_id)
-        if method in ("GetNode", "ListNodes") and ROLE not in metadata:
+        is_read = method in ("GetNode", "ListNodes") and ROLE not in metadata
+        if is_read and self.heartbeats.is_leader(process):
             for node in answer.nodes if method == "ListNodes" else [answer.node]:
                 if node.HasField("drain") and node.drain.state == "drained":
                     self._check_empty(NodeId(node.node_id))

@@ -1,5 +1,6 @@
 """A simulated node: a machine with Docker, volumes and a disk, which runs the real agent."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -164,6 +165,8 @@ class SimNode:
 
     async def run(self, process: SimProcess) -> None:
         """Run the agent until it crashes."""
+        if self.silent_since is not None:
+            self.silent_since = asyncio.get_running_loop().time()  # this process has not reported
         self.journal = journal = self.disk.journal(
             process,
             written_by_call=lambda: self._observer.fail(

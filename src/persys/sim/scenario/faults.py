@@ -178,10 +178,6 @@ def _destroy_node(world: World, event: PlannedEvent) -> None:
     async def replace() -> None:
         await world.users.confirm_dead(node.id)
         await asyncio.sleep(REINSTALL_SECONDS)
-        if node.silent_since is not None:
-            node.silent_since = (
-                asyncio.get_running_loop().time()
-            )  # the new machine has not reported
         power_on(world, node)
 
     world.spawn(replace())

@@ -15,6 +15,7 @@ VARIANTS = 5
 CROWDED = Shape(nodes=2, workloads=600, minutes=4.0)
 CROWDED_EVERY = 16  # seeds
 FEDERATED_SHAPE = Shape(nodes=2, workloads=16, minutes=6.0, remote_nodes=2)
+POOL_SHAPE = Shape(nodes=3, workloads=24, minutes=10.0, pool_machines=3)
 CHANGES = 3.0  # per workload and run
 CROWDED_CHANGES = 0.3
 MANY_SHARE = 0.2  # of seeds have three schedulers

@@ -23,6 +23,7 @@ class Shape(Struct, frozen=True):
     streams: float = -1.0
     remote_nodes: int = 0  # of a second cluster, which the first one uses as a federated node
     remote_schedulers: int = 0  # 0: chosen by the seed
+    pool_machines: int = 0  # the maximum of a node pool; 0: there is none
     site: str = ""  # the prefix of the names; empty for the first cluster
 
     def name(self, name: str) -> str:
