@@ -43,10 +43,9 @@ def start(options: Namespace) -> int:
 
 
 def _source(document: dict[str, object]) -> Source:
-    """As JSON, which has no lines: errors name only the field."""
     import json
 
-    return Source(_SHOWN, json.dumps(document))
+    return Source(_SHOWN, json.dumps(document), is_generated=True)
 
 
 def _name_and_image(options: Namespace) -> tuple[str, str]:

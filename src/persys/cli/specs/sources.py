@@ -37,6 +37,7 @@ class Source(NamedTuple):
     shown: str
     text: str
     directory: str = ""
+    is_generated: bool = False  # the user did not write it: errors name no line
 
 
 def read_sources(names: Sequence[str], *, recursive: bool) -> Iterator[Source]:

@@ -133,6 +133,7 @@ def _parse_source(
             stack_id=stack_id,
             directory=source.directory,
             overrides=overrides or UNCHANGED,
+            has_positions=not source.is_generated,
         )
     except SpecFileError as err:
         raise UsageError(f"{err.at.prefix(source.shown)}: {err}") from err

@@ -147,12 +147,15 @@ def read_documents(
     stack_id: str = "",
     directory: str = "",
     overrides: Overrides = UNCHANGED,
+    has_positions: bool = True,
 ) -> list[Document]:
     """All workloads and node pools in the file. Raises SpecFileError for the first error.
 
-    The id of a Compose file is `stack_id`, else the file's `name`, else `directory`.
+    The id of a Compose file is `stack_id`, else the file's `name`, else `directory`. Without `has_positions`
+    errors have none, because the user did not write the text.
     """
     nodes, positions = _parsed(text, limits)
+    positions = positions and has_positions
     found: dict[tuple[type, str], Document] = {}
     for node in nodes:
         line = node.start_mark.line + 1 if positions else 0

@@ -113,3 +113,10 @@ def test_a_dry_run_shows_the_plan_or_prints_the_spec_file(cluster: Cluster, ctl:
     assert cluster.applied == []
     assert ctl("apply", "-f", "-", stdin=printed.out).out == "web: created\n"
     assert cluster.applied[0].spec.container.ports[0].host_port == 80
+
+
+def test_an_invalid_option_is_named_by_its_field_without_a_line(ctl: Run) -> None:
+    result = ctl("run", "web", "--image", "nginx", "-p", "99999:80")
+
+    assert result.code == 2
+    assert result.err.startswith("error: command line: container.ports[0]: invalid port")

@@ -218,8 +218,9 @@ def test_a_terminal_shows_one_line_per_workload_with_a_bar(
 
     def proceed(workload_id: str) -> None:
         if next(polls) > 8:
-            cluster.workloads[workload_id].status = "Running"
-            cluster.workloads[workload_id].ClearField("reason")
+            view = cluster.workloads[workload_id]
+            view.status, view.metadata["container.health"] = "Running", "healthy"
+            view.ClearField("reason")
 
     cluster.after_change, cluster.before_get = pulls, proceed
     (tmp_path / "web.yaml").write_text(WEB)
