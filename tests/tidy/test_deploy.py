@@ -254,3 +254,13 @@ def test_the_secrets_key_is_in_a_directory_that_the_scheduler_can_write(root: Pa
     # Without this a scheduler on etcd would look for it in a directory that is root's.
     key = "/var/lib/persys/scheduler/secrets.key"
     assert f"\nEnvironment=PERSYS_SECRETS_KEY_FILE={key}\n" in unit
+
+
+def test_the_package_has_every_file_of_deploy_systemd(root: Path) -> None:
+    """`persys cluster create` installs them. setuptools does not copy a link to a directory."""
+    packaged = root / "src" / "persys" / "cli" / "hosts" / "systemd"
+
+    assert not packaged.is_symlink()
+    assert {path.name: path.resolve() for path in packaged.iterdir()} == {
+        path.name: path for path in (root / "deploy" / "systemd").resolve().iterdir()
+    }

@@ -9,7 +9,6 @@ import base64
 import hashlib
 import io
 import json
-import os
 import tarfile
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -106,11 +105,9 @@ def _own_distribution() -> Distribution:
 
 def _contents(distribution: Distribution, stem: str) -> Iterable[tuple[str, bytes]]:
     package = Path(persys.__file__).parent
-    # In a clone, the units are a link to deploy/systemd.
-    for folder, _, names in os.walk(package, followlinks=True):
-        for path in (Path(folder) / name for name in names):
-            if path.suffix != ".pyc":
-                yield f"{package.name}/{path.relative_to(package).as_posix()}", path.read_bytes()
+    for path in package.rglob("*"):
+        if path.is_file() and path.suffix != ".pyc":
+            yield f"{package.name}/{path.relative_to(package).as_posix()}", path.read_bytes()
     if _is_editable(distribution):
         return
     for file in distribution.files or ():
