@@ -13,13 +13,18 @@ SOURCE = Path(__file__).resolve().parents[2]
 PARTS = ("agent", "ca", "gateway", "scheduler")
 UNITS = (*(f"persys-{part}.service" for part in PARTS), "persys-federation@.service")
 SYSTEM_UNITS = Path("/usr/lib/systemd/system")
+# Without an index, as on a host without internet access; compilation takes most of the time.
+PIP = {
+    "PIP_NO_COMPILE": "1",
+    "PIP_NO_INDEX": "1",
+    "PIP_FIND_LINKS": str(SOURCE / "deploy" / "docker" / "wheels"),
+}
 
 
 def install(root: Path, *parts: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [SOURCE / "deploy" / "install", "--root", root, "--python", sys.executable, *parts],
-        # Compilation takes most of the time, and is not needed here.
-        env={**os.environ, "PIP_NO_COMPILE": "1"},
+        env={**os.environ, **PIP},
         capture_output=True,
         text=True,
         timeout=280,
@@ -29,6 +34,7 @@ def install(root: Path, *parts: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    subprocess.run([SOURCE / "scripts" / "wheels"], timeout=280, check=True)
     created = tmp_path_factory.mktemp("root")
     edited = created / "etc" / "persys" / "agent.env"
     edited.parent.mkdir(parents=True)

@@ -59,6 +59,7 @@ def cluster_settings(vm_directory: tuple[Path, dict[str, str]]) -> dict[str, dic
     return {"agent": vm_directory[1]}
 
 
+@pytest.mark.full  # unit tests and tests of the runtime have each cause
 def test_a_failed_vm_reports_its_cause(
     cluster: Cluster,
     libvirtd: OwnLibvirtd,

@@ -18,7 +18,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-SECONDS_IN_MAKE_TEST = 60.0
+SECONDS_IN_MAKE_TEST = 40.0
 # Shares of the total time. A fuzzer that is not listed fails.
 SHARES = {
     "compose_file": 2,

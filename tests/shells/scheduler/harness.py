@@ -211,10 +211,13 @@ async def eventually(
     within: float = DEADLINE_SECONDS,
     every: float = 0.01,
 ) -> None:
+    """`every`: the first pause. It grows while the condition does not hold."""
     deadline = asyncio.get_running_loop().time() + within
+    pause = every
     while not await holds():
         assert asyncio.get_running_loop().time() < deadline, f"waited {within} s for {what()}"
-        await asyncio.sleep(every)
+        await asyncio.sleep(pause)
+        pause = min(1.2 * pause, 10 * every)
 
 
 class Cluster:
