@@ -172,8 +172,11 @@ def test_an_unreachable_scheduler_exits_with_4(
     cluster.scheduler.kill()
     try:
         unreachable = persysctl("workload", "list", "--timeout", "1s")
+        checked = persysctl("doctor", "-o", "json")
     finally:
         cluster.scheduler.start()
 
     assert unreachable.returncode == 4
+    assert checked.returncode == 1
+    assert "systemctl start persys-scheduler" in checked.stdout
     assert persysctl("workload", "list").returncode == 0

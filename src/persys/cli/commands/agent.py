@@ -7,14 +7,14 @@ from persys.cli.connect.clients import agent_client
 from persys.cli.framework.ages import BLANK, unix_age
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.live import print_or_watch
-from persys.cli.framework.output import Column, key_value_lines, render_list, render_one
+from persys.cli.framework.output import Column, code_text, key_value_lines, render_list, render_one
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 
 _ACTIONS: tuple[Column[pb.AgentAction], ...] = (
     Column("ID", lambda action, now: action.task_id),
     Column("WORKLOAD", lambda action, now: action.workload_id),
     Column("ACTION", lambda action, now: action.action_type),
-    Column("STATUS", lambda action, now: action.status),
+    Column("STATUS", lambda action, now: code_text(action.status)),
     Column("AGE", lambda action, now: unix_age(action.created_at, now=now)),
     Column("TOOK", lambda action, now: _took(action)),
     Column("ERROR", lambda action, now: " ".join(action.error.split()) or BLANK),
@@ -25,11 +25,15 @@ _WORKLOADS: tuple[Column[pb.WorkloadStatus], ...] = (
     Column("TYPE", lambda status, now: _word(pb.WorkloadType.Name(status.type), "WORKLOAD_TYPE_")),
     Column(
         "DESIRED",
-        lambda status, now: _word(pb.DesiredState.Name(status.desired_state), "DESIRED_STATE_"),
+        lambda status, now: code_text(
+            _word(pb.DesiredState.Name(status.desired_state), "DESIRED_STATE_")
+        ),
     ),
     Column(
         "ACTUAL",
-        lambda status, now: _word(pb.ActualState.Name(status.actual_state), "ACTUAL_STATE_"),
+        lambda status, now: code_text(
+            _word(pb.ActualState.Name(status.actual_state), "ACTUAL_STATE_")
+        ),
     ),
     Column("UPDATED", lambda status, now: unix_age(status.updated_at, now=now)),
     Column("REVISION", lambda status, now: status.revision_id or BLANK, wide=True),

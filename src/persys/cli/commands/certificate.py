@@ -8,7 +8,7 @@ from pathlib import Path
 from persys.cli.connect.clients import ca_client
 from persys.cli.connect.settings import duration, load_settings
 from persys.cli.framework.exit_codes import ExitCode
-from persys.cli.framework.output import render_rows
+from persys.cli.framework.output import code_text, render_rows
 from persys.client.ca.client import issued, join
 from persys.errors import SettingsError
 from persys.infra.atomic_files import PRIVATE, PUBLIC, write_files
@@ -54,7 +54,7 @@ def show(options: Namespace) -> ExitCode:
             columns={
                 "SERIAL": lambda view: view.serial,
                 "IDENTITY": lambda view: f"{view.role}/{view.name}",
-                "STATE": lambda view: _state(view, now),
+                "STATE": lambda view: code_text(_state(view, now)),
                 "EXPIRES": lambda view: f"{view.expires_at:%Y-%m-%d %H:%M}",
                 "METHOD": lambda view: view.how,
                 "HOSTS": lambda view: ",".join(view.hosts),

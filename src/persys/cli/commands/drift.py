@@ -6,12 +6,12 @@ from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.ages import BLANK, age
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.live import print_or_watch
-from persys.cli.framework.output import Column, render_list
+from persys.cli.framework.output import Column, code_text, render_list
 from persys.wire.gen.control.v1.control_pb2 import DriftView, ListDriftsResponse
 
 NODE = Column[DriftView]("NODE", lambda drift, now: drift.node_id)
 WORKLOAD = Column[DriftView]("WORKLOAD", lambda drift, now: drift.workload_id)
-STATE = Column[DriftView]("STATE", lambda drift, now: drift.state or BLANK)
+STATE = Column[DriftView]("STATE", lambda drift, now: code_text(drift.state) or BLANK)
 AGE = Column[DriftView]("SEEN", lambda drift, now: age(drift, "detected_at", now=now))
 DETAIL = Column[DriftView]("DETAIL", lambda drift, now: drift.detail)
 REVISION = Column[DriftView]("REVISION", lambda drift, now: drift.revision_id, wide=True)

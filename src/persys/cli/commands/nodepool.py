@@ -11,6 +11,7 @@ from persys.cli.framework.live import print_or_watch
 from persys.cli.framework.output import (
     Column,
     align_columns,
+    code_text,
     dump,
     key_value_lines,
     render_list,
@@ -40,7 +41,7 @@ def _state(pool: NodePoolView) -> str:
 _COLUMNS = (
     Column[NodePoolView]("NAME", lambda pool, now: pool.spec.pool_id),
     Column[NodePoolView]("PROVIDER", lambda pool, now: pool.spec.provider),
-    Column[NodePoolView]("STATE", lambda pool, now: _state(pool)),
+    Column[NodePoolView]("STATE", lambda pool, now: code_text(_state(pool))),
     Column[NodePoolView]("MACHINES", lambda pool, now: str(len(pool.machines))),
     Column[NodePoolView]("MIN", lambda pool, now: str(pool.spec.min)),
     Column[NodePoolView]("MAX", lambda pool, now: str(pool.spec.max)),
@@ -54,7 +55,7 @@ _MACHINE_COLUMNS = (
     Column[MachineView]("MACHINE", lambda machine, now: machine.name),
     Column[MachineView]("SIZE", lambda machine, now: machine.size),
     Column[MachineView]("PRICE/H", lambda machine, now: _price(machine.hour_price)),
-    Column[MachineView]("STATE", lambda machine, now: machine.state),
+    Column[MachineView]("STATE", lambda machine, now: code_text(machine.state)),
     Column[MachineView]("SINCE", lambda machine, now: age(machine, "state_since", now=now)),
     Column[MachineView]("PROVIDER ID", lambda machine, now: machine.provider_id or BLANK),
     Column[MachineView]("REASON", lambda machine, now: machine.reason or BLANK),
@@ -154,7 +155,7 @@ def _described(pool: NodePoolView, now: datetime, _wide: bool) -> str:
     spec = pool.spec
     facts = [
         ("Name", spec.pool_id),
-        ("State", _state(pool)),
+        ("State", code_text(_state(pool))),
         ("Provider", spec.provider),
         ("Region", spec.region),
         ("Image", spec.image),

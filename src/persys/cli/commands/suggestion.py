@@ -9,7 +9,7 @@ from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.ages import BLANK, age
 from persys.cli.framework.exit_codes import ExitCode, UsageError
 from persys.cli.framework.live import print_or_watch
-from persys.cli.framework.output import Column, key_value_lines, render_list, render_one
+from persys.cli.framework.output import Column, code_text, key_value_lines, render_list, render_one
 from persys.wire.gen.control.v1.control_pb2 import (
     AutomationActionType,
     AutomationSuggestion,
@@ -19,7 +19,7 @@ from persys.wire.gen.control.v1.control_pb2 import (
 
 _COLUMNS: tuple[Column[SuggestionView], ...] = (
     Column("ID", lambda view, now: view.suggestion.suggestion_id),
-    Column("DECISION", lambda view, now: view.decision),
+    Column("DECISION", lambda view, now: code_text(view.decision)),
     Column("WORKLOAD", lambda view, now: view.suggestion.target_workload or BLANK),
     Column("ACTION", lambda view, now: _action(view)),
     Column("DECIDED", lambda view, now: age(view, "decided_at", now=now)),

@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 from persys.cli.connect.clients import ca_client, scheduler_client
 from persys.cli.connect.settings import context_settings, duration
 from persys.cli.framework.exit_codes import ExitCode, UsageError, exit_code_of
-from persys.cli.framework.output import dump, render_rows, to_dict
+from persys.cli.framework.output import code_text, dump, render_rows, to_dict
 from persys.errors import PersysError
 from persys.infra.clock import SystemClock
 from persys.wire.ca.messages import TokenRequest, TokenView
@@ -119,7 +119,7 @@ def show(options: Namespace) -> ExitCode:
                 "ID": lambda row: row.id,
                 "KIND": lambda row: row.kind,
                 "IDENTITY": lambda row: f"{row.role}/{row.name}",
-                "STATE": lambda row: row.state,
+                "STATE": lambda row: code_text(row.state),
                 "EXPIRES": lambda row: f"{row.expires_at:%Y-%m-%d %H:%M}",
                 "PERMISSIONS": lambda row: _permissions(row.deeds) or "-",
                 "PREFIX": lambda row: row.prefix or "-",

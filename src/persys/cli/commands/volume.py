@@ -9,7 +9,14 @@ from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.ages import BLANK, age
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.live import print_or_watch
-from persys.cli.framework.output import Column, align_columns, format_bytes, render_list, render_one
+from persys.cli.framework.output import (
+    Column,
+    align_columns,
+    code_text,
+    format_bytes,
+    render_list,
+    render_one,
+)
 from persys.errors import InvalidError, NotFoundError
 from persys.wire.gen.control.v1.control_pb2 import ListVolumesResponse, VolumeView
 
@@ -32,7 +39,7 @@ _COLUMNS = (
     Column[VolumeView]("POOL", lambda volume, now: volume.pool or BLANK),
     Column[VolumeView]("SIZE", lambda volume, now: _limit(volume)),
     Column[VolumeView]("USED", lambda volume, now: _used(volume)),
-    Column[VolumeView]("STATE", lambda volume, now: volume.state),
+    Column[VolumeView]("STATE", lambda volume, now: code_text(volume.state)),
     Column[VolumeView]("RETAIN", lambda volume, now: volume.retain_policy, wide=True),
     Column[VolumeView]("FS", lambda volume, now: volume.fs_type or BLANK, wide=True),
     Column[VolumeView]("PATH", lambda volume, now: volume.path, wide=True),

@@ -29,6 +29,7 @@ from persys.cli.framework.live import print_or_watch
 from persys.cli.framework.output import (
     Column,
     align_columns,
+    code_text,
     dump,
     key_value_lines,
     render_list,
@@ -223,7 +224,7 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
             ("Desired", workload.desired_state),
             ("Status", status_text(workload)),
             ("Reason", reason_text(workload)),
-            ("Failure", workload.failure_reason),
+            ("Failure", code_text(workload.failure_reason)),
             ("Retry", _retry_text(workload, now)),
             ("Node", workload.assigned_node_id),
             ("Dispatch", _dispatch_text(workload)),
@@ -257,7 +258,7 @@ def _history(workload: WorkloadView, now: datetime) -> str:
             action.task_id or BLANK,
             action.node_id,
             action.action_type,
-            action.status,
+            code_text(action.status),
             *(age(action, field, now=now) for field in times),
             _cropped(action.error) or BLANK,
         ]

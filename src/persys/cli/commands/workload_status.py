@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from persys.cli.framework.live import LiveState
+from persys.cli.framework.output import code_text
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 UNHEALTHY = "Unhealthy"
@@ -43,7 +44,8 @@ def status_text(workload: WorkloadView) -> str:
 
 def reason_text(workload: WorkloadView) -> str:
     """The reason for the status, as reported by the scheduler."""
-    parts = (workload.reason.code or workload.failure_reason, workload.reason.message)
+    code = code_text(workload.reason.code or workload.failure_reason)
+    parts = (code, workload.reason.message)
     return ": ".join(part for part in parts if part)
 
 

@@ -171,11 +171,10 @@ def _workload_findings(
     level: Callable[[str, str, str], Finding],
     what: str,
 ) -> Iterator[Finding]:
-    from persys.cli.commands.workload_status import next_step, status_text
+    from persys.cli.commands.workload_status import next_step, reason_text, status_text
 
     for each in workloads[:LISTED_MAX]:
-        parts = (each.reason.code or each.failure_reason, each.reason.message)
-        reason = ": ".join(part for part in parts if part) or "no reason given"
+        reason = reason_text(each) or "no reason given"
         text = f"{each.workload_id} is {status_text(each)}: {reason}"
         yield level("workloads", text, next_step(each))
     more = len(workloads) - LISTED_MAX

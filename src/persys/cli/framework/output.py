@@ -124,6 +124,13 @@ def key_value_lines(facts: Sequence[tuple[str, str]]) -> str:
     return align_columns([[f"{title}:", text] for title, text in facts if text])
 
 
+def code_text(code: str) -> str:
+    """A status or reason code in the style of all tables: `IMAGE_NOT_FOUND` is ImageNotFound."""
+    if "_" not in code and code not in (code.lower(), code.upper()):
+        return code  # it has this style
+    return "".join(part.capitalize() for part in code.split("_"))
+
+
 def format_bytes(count: int) -> str:
     """Bytes in a human-readable unit, for example `1.5MiB`."""
     amount, unit = float(count), 0

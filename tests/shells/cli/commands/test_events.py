@@ -184,5 +184,5 @@ def test_a_workload_shows_the_tasks_of_its_node(cluster: Cluster, ctl: Run) -> N
 
     assert "Tasks:" in out
     row = next(line for line in out.splitlines() if "apply-web-1" in line)
-    assert row.split()[:4] == ["apply-web-1", "n1", "apply_workload", "running"]
+    assert row.split()[:4] == ["apply-web-1", "n1", "apply_workload", "Running"]
     assert row.endswith("pull is stuck")

@@ -364,4 +364,4 @@ async def test_the_certificate_of_the_node_is_issued_with_a_join_token(
     assert key.stat().st_mode & 0o777 == 0o600
     assert variables["PERSYS_CA_ADDR"]
     used = await secure_ctl("token", "list", "--kind", "join")
-    assert used.out.splitlines()[1].split()[2:4] == ["agent/east", "used"]
+    assert used.out.splitlines()[1].split()[2:4] == ["agent/east", "Used"]

@@ -95,7 +95,7 @@ def test_pools_are_listed_and_shown_with_their_machines(
     listed = ctl("nodepool", "list").out.splitlines()
     shown = ctl("nodepool", "get", "burst").out
 
-    assert listed[1].split()[:8] == ["burst", "ec2", "active", "1", "0", "5", "0.09", "1"]
+    assert listed[1].split()[:8] == ["burst", "ec2", "Active", "1", "0", "5", "0.09", "1"]
     assert "home-burst-1" in shown
     assert "0.09 of 1 per hour" in shown
     assert ctl("nodepool", "list", "-o", "name").out == "burst\n"

@@ -70,8 +70,8 @@ async def test_a_list_shows_both_kinds(ctl: Ctl) -> None:
     rows = [line.split() for line in table.out.splitlines()]
     assert rows[0] == ["ID", "KIND", "IDENTITY", "STATE", "EXPIRES", "PERMISSIONS", "PREFIX", "BY"]
     assert {tuple(row[1:4]) for row in rows[1:]} == {
-        ("person", "viewer/bob", "valid"),
-        ("join", "agent/n1", "unused"),
+        ("person", "viewer/bob", "Valid"),
+        ("join", "agent/n1", "Unused"),
     }
     listed = json.loads((await ctl("token", "list", "-o", "json")).out)
     assert {one["kind"]: one["name"] for one in listed} == {"person": "bob", "join": "n1"}

@@ -43,7 +43,7 @@ def test_volumes_are_listed_with_their_size_and_unreachable_nodes(ctl: Run) -> N
         "local",
         "5.0GiB",
         "3.0MiB",
-        "attached",
+        "Attached",
     ]
     assert "no limit" in listed.out
     assert "node n9 does not respond" in listed.err

@@ -208,7 +208,7 @@ def test_waiting_ends_with_the_reason_when_it_fails(cluster: Cluster, ctl: Run) 
     result = ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB)
 
     assert result.code == 1
-    assert "IMAGE_NOT_FOUND: there is no such image" in result.err
+    assert "ImageNotFound: there is no such image" in result.err
 
 
 @pytest.mark.parametrize("patience", [("--wait=2s",), ("--wait", "--timeout", "2s")])
@@ -236,7 +236,7 @@ def test_a_failure_ends_the_wait_although_a_retry_is_planned(cluster: Cluster, c
     result = ctl("workload", "apply", "-f", "-", "--wait=10m", stdin=WEB)
 
     assert result.code == 1
-    assert "IMAGE_NOT_FOUND: there is no such image" in result.err
+    assert "ImageNotFound: there is no such image" in result.err
     assert "workload retry web" in result.err
 
 

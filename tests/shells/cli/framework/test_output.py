@@ -10,6 +10,7 @@ import grpc
 import pytest
 import yaml
 
+from persys.cli.framework.output import code_text
 from persys.wire.gen.agent.v1 import agent_pb2
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def test_a_workload_shows_its_reason_retry_placement_and_metadata(
 
     for expected in (
         "PullFailed: registry does not respond",
-        "IMAGE_PULL_FAILED",
+        "ImagePullFailed",
         "2 of 5 attempts failed",
         "most free memory",
         "8080->80/tcp",
@@ -181,6 +182,21 @@ def test_an_unhealthy_agent_is_a_failure(cluster: Cluster, run: Run) -> None:
     assert run("agent", "health", "--agent", cluster.address).code == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("IMAGE_NOT_FOUND", "ImageNotFound"),
+        ("revision_mismatch", "RevisionMismatch"),
+        ("running", "Running"),
+        ("OOMKilled", "OOMKilled"),
+        ("NotReady", "NotReady"),
+        ("", ""),
+    ],
+)
+def test_all_codes_have_one_style(code: str, shown: str) -> None:
+    assert code_text(code) == shown
+
+
 def test_an_agent_lists_its_actions(cluster: Cluster, run: Run) -> None:
     cluster.actions = [
         agent_pb2.AgentAction(
@@ -199,7 +215,7 @@ def test_an_agent_lists_its_actions(cluster: Cluster, run: Run) -> None:
 
     _, first, second = run("agent", "actions", "--agent", cluster.address).out.splitlines()
 
-    assert first.split()[:4] == ["t1", "web", "apply_workload", "completed"]
+    assert first.split()[:4] == ["t1", "web", "apply_workload", "Completed"]
     assert "4s" in first.split()
     assert second.split()[-3:] == ["-", "-", "-"]
 
@@ -225,7 +241,7 @@ def test_an_agent_lists_its_workloads(cluster: Cluster, run: Run) -> None:
 
     _, line = run("agent", "list", "--agent", cluster.address).out.splitlines()
 
-    assert line.split()[:4] == ["web", "container", "-", "running"]
+    assert line.split()[:4] == ["web", "container", "-", "Running"]
 
 
 def test_an_agent_that_does_not_answer_is_unreachable(run: Run, unused_address: str) -> None:
