@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import compose_binaries
 from e2e.cluster import Cluster
 from e2e.process import free_port
 
@@ -20,6 +21,16 @@ container:
   image_pull_policy: Never
   ports: [{{host_port: {port}, container_port: 80}}]
 """
+
+
+@pytest.fixture(scope="module")
+def cluster_settings() -> dict[str, dict[str, str]]:
+    compose = {
+        "PERSYS_COMPOSE_ENABLED": "true",
+        "PERSYS_COMPOSE_BINARY": compose_binaries.V2,
+        "PERSYS_STOP_GRACE": "1s",
+    }
+    return {"agent": compose}
 
 
 @pytest.fixture
