@@ -154,7 +154,7 @@ _SIMILARITY = 0.7
 _WITH_VALUE = frozenset(name for each in GLOBAL if each.takes_value for name in each.names)
 # Options with a value that may stand between the words of an alias.
 _ALSO_WITH_VALUE = frozenset(
-    ("-f", "--file", "--node", "--status", "--workload", "--service", "--image")
+    ("-f", "--file", "--node", "--status", "--workload", "-c", "--service", "--image")
 )
 _COMMANDS: Mapping[str, frozenset[str]] = {
     group.name: frozenset([each.name for each in group.commands]) for group in GROUPS

@@ -352,17 +352,17 @@ DRIFT_TYPE = Argument(
 )
 
 SERVICE = Argument(
-    ("--service",), {"metavar": "SERVICE", "default": "", "help": "service of a Compose stack"}
+    ("-c", "--service"), {"metavar": "SERVICE", "default": "", "help": "service of a Compose stack"}
 )
 FOLLOW = Argument(("-f", "--follow"), {"action": "store_true", "help": "stream new output"})
 TAIL = Argument(
-    ("--tail",), {"metavar": "LINES", "type": int, "default": 0, "help": "only the last lines"}
+    ("-n", "--tail"), {"metavar": "LINES", "type": int, "default": 0, "help": "only the last lines"}
 )
 PREVIOUS = Argument(
-    ("--previous",), {"action": "store_true", "help": "show the output of the previous run"}
+    ("-p", "--previous"), {"action": "store_true", "help": "show the output of the previous run"}
 )
 TIMESTAMPS = Argument(
-    ("--timestamps",), {"action": "store_true", "help": "prefix each line with its time"}
+    ("-t", "--timestamps"), {"action": "store_true", "help": "prefix each line with its time"}
 )
 RAW = Argument(
     ("--raw",),

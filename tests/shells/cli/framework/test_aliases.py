@@ -9,6 +9,7 @@ import pytest
 
 from persys.cli.framework.aliases import ALIASES, HINTS, TYPES, rewrite, spellings
 from persys.cli.framework.command_table import GROUPS, SINGLES
+from persys.cli.framework.examples import examples_of
 from persys.cli.framework.parser import parse
 
 if TYPE_CHECKING:
@@ -132,6 +133,13 @@ def test_the_words_for_docker_kubectl_and_nomad_reach_the_cluster(
     assert ctl("rm", "-f", "web").out == "web: being deleted\n"
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_no_command_is_rewritten(name: str) -> None:
+    for line in examples_of(name):
+        words = shlex.split(line)[1:]
+        assert rewrite(words) == words
+
+
 def test_every_alias_names_an_existing_command() -> None:
     commands = {command.removesuffix(" -f") for command in (*ALIASES.values(), *spellings())}
 
@@ -194,6 +202,7 @@ def test_a_command_after_an_unknown_option_with_a_value_is_found(run: Run) -> No
         (("exec", "-it", "web", "sh", "-c", "echo -- x"), ["sh", "-c", "echo -- x"]),
         (("exec", "web", "git", "log", "--", "a"), ["git", "log", "--", "a"]),
         (("exec", "web", "--service", "db", "--", "ls"), ["ls"]),
+        (("exec", "-c", "db", "web", "ls", "-c"), ["ls", "-c"]),
         (("exec", "--service", "db", "web", "ls", "-o", "json"), ["ls", "-o", "json"]),
         (("container", "exec", "web", "ps", "-a"), ["ps", "-a"]),
     ],
