@@ -213,6 +213,7 @@ def build_reconcile(base: Base, commit: CommitParts) -> ReconcileParts:
         supervisor=base.supervisor,
         submit_effect=base.signals.effect_decided.emit,
         request_removal=base.signals.copy_left.emit,
+        check_leader=commit.leader_lease.check,
     )
     history = TaskHistory(base.cluster, commit.committer, reconciler, base.clock)
     return ReconcileParts(reconciler, history)

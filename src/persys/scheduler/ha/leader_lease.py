@@ -41,6 +41,14 @@ class LeaderLease:
     def is_confirmed(self) -> bool:
         return self._clock.monotonic() <= self.certain_at + self._confirmed_seconds
 
+    async def check(self) -> None:
+        """Raises FencedError if another scheduler leads.
+
+        The store is read only if it has not confirmed this leader lately.
+        """
+        if not self.is_confirmed:
+            await self._leader_key.check_not_taken()
+
     async def run(self) -> None:
         """Raises FencedError when another scheduler has taken over."""
         while True:

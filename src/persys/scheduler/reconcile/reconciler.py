@@ -121,8 +121,12 @@ class Reconciler:
         supervisor: Supervisor,
         submit_effect: Callable[[Effect], None],
         request_removal: Callable[[Tombstone], None],
+        check_leader: Callable[[], Awaitable[None]],
     ) -> None:
-        """`submit_effect` dispatches an effect, `request_removal` the removal of a stale copy."""
+        """`submit_effect` dispatches an effect, `request_removal` the removal of a stale copy.
+
+        `check_leader` raises FencedError if another scheduler leads.
+        """
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
@@ -132,6 +136,7 @@ class Reconciler:
         self._supervisor = supervisor
         self._submit_effect = submit_effect
         self._request_removal = request_removal
+        self._check_leader = check_leader
         self._locks: KeyedLock[WorkloadId] = KeyedLock()
         self._reserving: KeyedLock[str] = KeyedLock()
         self._dirty: OrderedDict[WorkloadId, None] = OrderedDict()
@@ -247,6 +252,8 @@ class Reconciler:
                     change = Transaction(done=lambda: None)
                     add(change)
                     await self._committer.commit(change)
+                    # A commit without changes is not fenced, and another leader may have changed it.
+                    await self._check_leader()
                     return workload
                 case Accepted(workload=workload, event=kind):
                     left = self._cluster.detached.get(workload_id)
