@@ -4,16 +4,16 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # If it is set, each process that a test starts compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help install deps build build-linux up down clean-demo dev-certs check fmt lint types rules test test-quick \
+.PHONY: help install deps build build-linux deb release up down clean-demo dev-certs check fmt lint types rules test test-quick \
   test-full fuzz mutations bench engines generate proto docs docker-build docker-push clean
 # Prefix and tag of the images of `make docker-build` and `make docker-push`.
 IMAGES ?= persys
 TAG ?= latest
 SCRIPTS := scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/mutate \
-  scripts/guest/tiny scripts/guest/cloud scripts/mkdocs/hooks.py scripts/schema
+  scripts/guest/tiny scripts/guest/cloud scripts/mkdocs/hooks.py scripts/sbom scripts/schema
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: ## Create .venv with all dependencies (pinned by hash) and console scripts
 	@scripts/install
@@ -22,6 +22,12 @@ deps: install ## Alias of `make install`
 
 build: install ## Build the wheel in dist/, and link the commands of .venv into bin/
 	@scripts/build
+
+deb: install ## Build the Debian packages of all components in dist/
+	@scripts/deb
+
+release: install ## Build wheel, source archive, Debian packages, SBOM and checksums in dist/
+	@scripts/release
 
 build-linux: install ## Pack the wheels of Persys and its dependencies for a Linux host without a package index
 	@scripts/build --with-dependencies

@@ -1,6 +1,7 @@
 """Persys Compute: containers, Compose stacks and virtual machines on ordinary servers."""
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,14 +16,20 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def __getattr__(name: str) -> str:
-    """`__version__` is read on first use: few commands use it, and importlib.metadata is a slow import."""
+    """`__version__` is read on first use: few commands use it."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        found = version("persys")
-    except PackageNotFoundError:
-        found = "0+unknown"  # sources that are not installed
-    globals()["__version__"] = found
+    found = globals()["__version__"] = _installed_version()
     return found
+
+
+def _installed_version() -> str:
+    """The same as importlib.metadata.version, whose import takes longer than most commands of persysctl."""
+    from pathlib import Path  # start-up time of commands that do not need it
+
+    for directory in sys.path:
+        for metadata in Path(directory).glob("persys-*.dist-info/METADATA"):
+            for line in metadata.read_text("utf-8").splitlines():
+                if line.startswith("Version: "):
+                    return line.removeprefix("Version: ")
+    return "0+unknown"  # sources that are not installed

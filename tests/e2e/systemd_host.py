@@ -24,8 +24,8 @@ _SOURCES = (
 _INSTALL = {
     "PIP_NO_INDEX": "1",
     "PIP_FIND_LINKS": "/source/deploy/docker/wheels",
-    # Compilation takes most of the time.
-    "PIP_NO_COMPILE": "1",
+    # Compilation takes most of the time. `no` sets --no-compile: pip stores the value of the opposite.
+    "PIP_NO_COMPILE": "no",
 }
 # Docker mounts cgroups read-only and all mounts private: systemd needs a writable hierarchy,
 # and creates the directory of a unit's credentials in a separate mount namespace.
@@ -88,6 +88,24 @@ class SystemdHost:
         self.run("mkdir", "/source")
         self.send(_packed_sources(), "tar", "x", "-C", "/source")
         return self.run("env", *(f"{k}={v}" for k, v in _INSTALL.items()), "/source/deploy/install")
+
+    def start_cluster(self) -> None:
+        """Configures and starts all services, as docs/how-to/production.md does."""
+        self.add_variables("ca", "PERSYS_CA_ADVERTISE=127.0.0.1:8888")
+        self.enable("ca")
+        self.install_admin_certificate()
+        self.join("scheduler")
+        self.add_variables("scheduler", "PERSYS_CA_ADDR=127.0.0.1:8888")
+        self.enable("scheduler")
+        self.join_agent()
+        self.add_variables(
+            *("agent", "DOCKER_HOST=unix:///srv/docker.sock", "PERSYS_VM_ENABLED=false"),
+            *(f"PERSYS_ADMISSION_{name}_PERCENT=100" for name in ("CPU", "MEMORY", "DISK")),
+        )
+        self.enable("agent")
+        self.join("gateway")
+        self.add_variables("gateway", "PERSYS_SCHEDULER_ADDR=127.0.0.1:8085")
+        self.enable("gateway")
 
     def run(self, *words: str) -> str:
         done = self.try_run(*words)

@@ -56,6 +56,16 @@ def test_a_component_image_starts_its_program(name: str) -> None:
     assert f"usage: {PROGRAMS[name]}" in docker("run", "--rm", image, "--help")
 
 
+@pytest.mark.parametrize("name", ["persys-ca", "compute-agent"])
+def test_the_label_of_an_image_is_the_version_of_its_programs(name: str) -> None:
+    image = f"{images.PREFIX}/{name}:latest"
+    label = '{{index .Config.Labels "org.opencontainers.image.version"}}'
+
+    version = docker("run", "--rm", "--entrypoint", "persysctl", image, "version")
+
+    assert version == f"persysctl {docker('inspect', '--format', label, image)}"
+
+
 @pytest.fixture
 def certificates(tmp_path: Path) -> Path:
     """Certificates of `make dev-certs` for the node n1."""

@@ -15,7 +15,7 @@ UNITS = (*(f"persys-{part}.service" for part in PARTS), "persys-federation@.serv
 SYSTEM_UNITS = Path("/usr/lib/systemd/system")
 # Without an index, as on a host without internet access; compilation takes most of the time.
 PIP = {
-    "PIP_NO_COMPILE": "1",
+    "PIP_NO_COMPILE": "no",
     "PIP_NO_INDEX": "1",
     "PIP_FIND_LINKS": str(SOURCE / "deploy" / "docker" / "wheels"),
 }

@@ -35,21 +35,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemdHost]:
         created.wait_until_booted()
         created.install()
         created.run("systemctl", "daemon-reload")
-        created.add_variables("ca", "PERSYS_CA_ADVERTISE=127.0.0.1:8888")
-        created.enable("ca")
-        created.install_admin_certificate()
-        created.join("scheduler")
-        created.add_variables("scheduler", "PERSYS_CA_ADDR=127.0.0.1:8888")
-        created.enable("scheduler")
-        created.join_agent()
-        created.add_variables(
-            *("agent", "DOCKER_HOST=unix:///srv/docker.sock", "PERSYS_VM_ENABLED=false"),
-            *(f"PERSYS_ADMISSION_{name}_PERCENT=100" for name in ("CPU", "MEMORY", "DISK")),
-        )
-        created.enable("agent")
-        created.join("gateway")
-        created.add_variables("gateway", "PERSYS_SCHEDULER_ADDR=127.0.0.1:8085")
-        created.enable("gateway")
+        created.start_cluster()
         yield created
     finally:
         created.close()

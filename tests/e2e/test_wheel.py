@@ -1,6 +1,7 @@
 """The wheel that scripts/wheel builds: its content, its version, and its installation elsewhere."""
 
 import hashlib
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -97,6 +98,12 @@ def test_the_same_sources_give_the_same_wheel(wheel: Path, tmp_path: Path) -> No
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_the_programs_report_the_installed_version() -> None:
+    assert run(sys.executable, "-m", "persys.cli.persysctl", "version") == (
+        f"persysctl {importlib.metadata.version('persys')}"
+    )
 
 
 def a_repository(tmp_path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,24 @@ def test_the_unit_of_a_federation_has_its_own_settings_and_state(root: Path) -> 
         "User=persys",
     ):
         assert f"\n{line}\n" in unit
+
+
+def test_each_program_has_a_debian_package(root: Path) -> None:
+    control = (root / "deploy" / "debian" / "control").read_text("utf-8")
+    packages = set(re.findall(r"^Package: (.+)$", control, re.M))
+
+    services = console_scripts(root) - {"persys", "persysctl"}
+    assert packages == {*services, "persys-common", "persys-ctl"}
+
+
+def test_maintainer_scripts_are_valid_and_stop_at_the_first_error(root: Path) -> None:
+    scripts = sorted((root / "deploy" / "debian").glob("*.*"))
+
+    assert len(scripts) == 6
+    for script in scripts:
+        assert script.read_text("utf-8").startswith("#!/bin/sh\nset -e\n"), script.name
+        checked = subprocess.run(["sh", "-n", script], capture_output=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, b""), script.name
 
 
 def test_only_the_agent_runs_as_root(root: Path) -> None:

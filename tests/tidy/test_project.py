@@ -105,6 +105,7 @@ def test_the_generated_code_matches_the_protos(root: Path, tmp_path: Path) -> No
 TARGETS = (
     "build",
     "build-linux",
+    "deb",
     "deps",
     "dev-certs",
     "docker-build",
@@ -112,6 +113,7 @@ TARGETS = (
     "fmt",
     "lint",
     "proto",
+    "release",
     "test",
 )
 
