@@ -325,9 +325,12 @@ def unknown_words(command: str, words: Sequence[str]) -> str:
     word = next((each for each in words if each.startswith("-")), words[0])
     kind = "option" if word.startswith("-") else "argument"
     name = word.partition("=")[0]
-    options = [name for each in (*_arguments_of(command), *GLOBAL) for name in each.names]
+    arguments = _arguments_of(command)
+    options = [name for each in (*arguments, *GLOBAL) for name in each.names]
     near = _closest(name, [each for each in options if each.startswith("--")])
     hint = f"; did you mean {near}?" if near and kind == "option" else ";"
+    if kind == "argument" and any(each.names == ("command",) for each in arguments):
+        hint = "; put the command after --, as in `-- ls -l`;"
     return f"unknown {kind} {name!r} of `{command}`{hint} `persysctl {command} --help` lists its options"
 
 

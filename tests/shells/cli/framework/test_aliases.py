@@ -179,6 +179,7 @@ def test_every_hint_names_an_existing_command() -> None:
         (("ps", "--wach"), "unknown option '--wach' of `workload list`; did you mean --watch?"),
         (("-o", "json", "node", "list", "n1"), "unknown argument 'n1' of `node list`"),
         (("node", "--frob", "x", "list"), "unknown command 'x'"),
+        (("run", "web", "--image", "x", "sleep"), "put the command after --, as in `-- ls -l`"),
     ],
 )
 def test_an_unknown_command_suggests_an_existing_one(
