@@ -5,7 +5,7 @@ BIN := .venv/bin
 # If it is set, each process that a test starts compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help install deps build build-linux deb release up down clean-demo dev-certs check fmt lint types rules test test-quick \
-  test-full fuzz mutations bench engines generate proto docs docker-build docker-push clean
+  test-full test-newest fuzz mutations bench engines generate proto docs docker-build docker-push clean
 # Prefix and tag of the images of `make docker-build` and `make docker-push`.
 IMAGES ?= persys
 TAG ?= latest
@@ -67,10 +67,14 @@ test: ## Run checks, then all tests against real engines except those marked `fu
 test-quick: check ## Run checks, unit tests and a sample of the property tests (about 90 seconds)
 	$(BIN)/pytest tests/unit tests/properties --hypothesis-profile=quick --durations=5
 
-test-full: ## Run `make test` and the tests marked `full`; builds Vault once
+test-full: ## Run `make test`, the tests marked `full`, and `make test-newest`; builds Vault once
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check engines
 	@scripts/vault/build
 	@scripts/test --full
+	@scripts/test-newest
+
+test-newest: install ## Run unit and property tests with the newest supported Python that is installed
+	@scripts/test-newest
 
 fuzz: install ## Fuzz for an hour, or PERSYS_FUZZ_SECONDS per fuzzer, from a new seed
 	@PERSYS_FUZZ_SECONDS=$${PERSYS_FUZZ_SECONDS:-400} PERSYS_FUZZ_SEED=$${PERSYS_FUZZ_SEED:-$$(date +%s)} \

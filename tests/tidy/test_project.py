@@ -63,6 +63,14 @@ def test_everything_the_suite_deselects_has_a_target_and_a_ci_step(root: Path) -
     assert "make test-full\n" in (root / ".ci" / "full").read_text("utf-8")
 
 
+def test_the_newest_python_is_tested_in_the_second_ci_step(root: Path) -> None:
+    recipe = (
+        (root / "Makefile").read_text("utf-8").partition("\ntest-full:")[2].partition("\n\n")[0]
+    )
+
+    assert "\t@scripts/test-newest" in recipe
+
+
 @pytest.mark.parametrize("target", ["lint", "test"])
 def test_the_make_target_exists_and_is_phony(root: Path, target: str) -> None:
     text = (root / "Makefile").read_text("utf-8")

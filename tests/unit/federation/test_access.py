@@ -47,8 +47,9 @@ class Echo(MemoryCluster):
         yield pb.ExecOutput(exit=pb.ExecExit(code=3))
 
 
-async def a_journal(directory: Path) -> Journal:
-    journal = Journal(directory / "state.db", cluster_id="home", node_id=NodeId("far"))
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    journal = Journal(tmp_path / "state.db", cluster_id="home", node_id=NodeId("far"))
     order = Order(
         workload_id=WorkloadId("web"),
         type=WorkloadType.CONTAINER,
@@ -66,7 +67,8 @@ async def a_journal(directory: Path) -> Journal:
         status=ReportedStatus(Actual.RUNNING, NOON),
     )
     journal.update(entry)
-    return journal
+    yield journal
+    journal.close()
 
 
 async def inputs(*messages: agent_pb2.ExecInput) -> AsyncIterator[agent_pb2.ExecInput]:
@@ -74,13 +76,13 @@ async def inputs(*messages: agent_pb2.ExecInput) -> AsyncIterator[agent_pb2.Exec
         yield message
 
 
-async def test_the_request_for_logs_is_passed_on(tmp_path: Path) -> None:
+async def test_the_request_for_logs_is_passed_on(journal: Journal) -> None:
     remote, written = Echo(), list[agent_pb2.LogChunk]()
 
     async def write(chunk: agent_pb2.LogChunk) -> None:
         written.append(chunk)
 
-    sessions = RemoteSessions(remote, Names("home", "east"), await a_journal(tmp_path))
+    sessions = RemoteSessions(remote, Names("home", "east"), journal)
     await sessions.logs(
         agent_pb2.LogsRequest(
             workload_id="web", tail=5, previous=True, service="db", since_unix_nanos=10**9
@@ -96,13 +98,13 @@ async def test_the_request_for_logs_is_passed_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("console", [False, True])
-async def test_an_exec_session_and_a_console_are_passed_on(tmp_path: Path, console: bool) -> None:
+async def test_an_exec_session_and_a_console_are_passed_on(journal: Journal, console: bool) -> None:
     written = list[agent_pb2.ExecOutput]()
 
     async def write(output: agent_pb2.ExecOutput) -> None:
         written.append(output)
 
-    sessions = RemoteSessions(Echo(), Names("home", "east"), await a_journal(tmp_path))
+    sessions = RemoteSessions(Echo(), Names("home", "east"), journal)
     start = agent_pb2.ExecStart(workload_id="web", console=console)
     await sessions.exec(
         inputs(agent_pb2.ExecInput(start=start), agent_pb2.ExecInput(stdin=b"hello")), write
@@ -112,10 +114,10 @@ async def test_an_exec_session_and_a_console_are_passed_on(tmp_path: Path, conso
     assert written[-1].exit.code == 3
 
 
-async def test_unknown_workloads_and_sessions_without_a_start_are_refused(tmp_path: Path) -> None:
+async def test_unknown_workloads_and_sessions_without_a_start_are_refused(journal: Journal) -> None:
     async def write(_message: object) -> None: ...
 
-    sessions = RemoteSessions(Echo(), Names("home", "east"), await a_journal(tmp_path))
+    sessions = RemoteSessions(Echo(), Names("home", "east"), journal)
 
     with pytest.raises(NotFoundError):
         await sessions.logs(agent_pb2.LogsRequest(workload_id="other"), write)
@@ -123,11 +125,11 @@ async def test_unknown_workloads_and_sessions_without_a_start_are_refused(tmp_pa
         await sessions.exec(inputs(agent_pb2.ExecInput(stdin=b"x")), write)
 
 
-async def test_the_number_of_sessions_is_limited(tmp_path: Path) -> None:
+async def test_the_number_of_sessions_is_limited(journal: Journal) -> None:
     async def write(_message: object) -> None: ...
 
     remote = Echo()
-    sessions = RemoteSessions(remote, Names("home", "east"), await a_journal(tmp_path))
+    sessions = RemoteSessions(remote, Names("home", "east"), journal)
     follow = agent_pb2.LogsRequest(workload_id="web", follow=True)
     async with asyncio.TaskGroup() as group:
         for _ in range(SESSIONS_MAX):
