@@ -118,8 +118,12 @@ rm -rf "$work"
 mkdir -p "$work"
 tar -x -f - -C "$work"
 export DEBIAN_FRONTEND=noninteractive
-apt-get install -y -q -o DPkg::Lock::Timeout=300 "$work"/*.deb >&2 ||
-  { apt-get update -q >&2 && apt-get install -y -q -o DPkg::Lock::Timeout=300 "$work"/*.deb >&2; }
+# Files in /etc/persys that exist are kept, without a question.
+install_packages() {
+  apt-get install -y -q -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confdef \\
+    -o Dpkg::Options::=--force-confold "$work"/*.deb >&2
+}
+install_packages || { apt-get update -q >&2 && install_packages; }
 rm -rf "$work"
 """
 

@@ -143,6 +143,13 @@ def test_debian_packages_have_units_and_users() -> None:
     assert "units" not in names
 
 
+def test_debian_packages_keep_existing_settings_without_a_question() -> None:
+    """A file in /etc/persys that an administrator wrote before would stop the installation."""
+    (install,) = (step for step in steps(a_cluster(1, debs=True)) if step.name == "programs")
+
+    assert "Dpkg::Options::=--force-confold" in install.action
+
+
 def test_etcd_is_sent_if_it_is_given() -> None:
     given = [step for step in steps(a_cluster(3, etcd=ETCD)) if step.name == "etcd-program"]
 
