@@ -5,7 +5,7 @@ BIN := .venv/bin
 # If it is set, each process that a test starts compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help install deps build build-linux deb release up down clean-demo dev-certs check fmt lint types rules test test-quick \
-  test-full test-newest fuzz mutations bench engines generate proto docs docker-build docker-push clean
+  test-full test-lowest test-newest fuzz mutations bench engines generate proto docs docker-build docker-push clean
 # Prefix and tag of the images of `make docker-build` and `make docker-push`.
 IMAGES ?= persys
 TAG ?= latest
@@ -75,6 +75,9 @@ test-full: ## Run `make test`, the tests marked `full`, and `make test-newest`; 
 
 test-newest: install ## Run unit and property tests with the newest supported Python that is installed
 	@scripts/test-newest
+
+test-lowest: install ## Run unit and property tests with the lowest versions that pyproject.toml allows
+	@scripts/test-lowest
 
 fuzz: install ## Fuzz for an hour, or PERSYS_FUZZ_SECONDS per fuzzer, from a new seed
 	@PERSYS_FUZZ_SECONDS=$${PERSYS_FUZZ_SECONDS:-400} PERSYS_FUZZ_SEED=$${PERSYS_FUZZ_SEED:-$$(date +%s)} \

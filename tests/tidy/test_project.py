@@ -1,6 +1,7 @@
 """Rules about the project around the code: requirements, scripts, generated files, host paths."""
 
 import importlib
+import itertools
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 INDEX = re.compile(r"https?://|--(extra-)?index-url|--find-links|--trusted-host|^-[if]\s", re.M)
 HOST_PATH = re.compile(r"(?<![\w.~*])/(work|root|home|Users)\b(?!-)")
@@ -29,6 +31,21 @@ def test_every_pinned_requirement_has_its_hash(root: Path) -> None:
             if block.strip() and not block.startswith("#"):
                 assert "==" in block, f"{path.name}: {block}"
                 assert "--hash=sha256:" in block, f"{path.name}: {block}"
+
+
+def test_every_dependency_is_bounded_around_its_pinned_version(root: Path) -> None:
+    """The lower bound is tested by `make test-lowest`, the pinned version by all other tests."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    bounded = (extras[name] for name in extras.keys() - {"libvirt"})
+    lines = [*PROJECT["project"]["dependencies"], *itertools.chain(*bounded)]
+    text = (root / "requirements" / "dev.txt").read_text("utf-8")
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", text, re.M))
+
+    for line in lines:
+        wanted = Requirement(line)
+        assert sorted(one.operator for one in wanted.specifier) == ["<", ">="], line
+        if wanted.name in pinned:
+            assert wanted.specifier.contains(pinned[wanted.name]), line
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
