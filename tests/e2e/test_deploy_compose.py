@@ -15,8 +15,13 @@ import compose_binaries
 from e2e import images
 from e2e.cluster import BIN
 from e2e.containers import docker
-from e2e.process import Process, free_port
+from e2e.gateways import Gateway
+from e2e.process import Process, free_port, listens_on
 from e2e.waiting import eventually
+from persys.client import SchedulerClient
+from persys.client.grpc.channel import Trust
+from persys.model.identity import Role
+from root_ca import Root
 
 pytestmark = pytest.mark.timeout(images.BUILD_SECONDS + 300)
 FILE = images.ROOT / "deploy" / "compose" / "compose.yaml"
@@ -76,6 +81,21 @@ class Stack:
         return (
             done.stdout if done.returncode == 0 else f"ended with {done.returncode}: {done.stderr}"
         )
+
+    def store(self, path: str, content: str) -> None:
+        """Write a file where persysctl and the federation read it."""
+        shell = ("run", "--rm", "--no-deps", "-T", "--entrypoint", "sh", "persysctl", "-ec")
+        done = self.compose(*shell, f"umask 077; cat >{path}", text=content)
+        assert done.returncode == 0, done.stderr
+
+    def host_address(self) -> str:
+        """The address of this host in the network of the stack."""
+        form = "{{(index .IPAM.Config 0).Gateway}}"
+        return docker("network", "inspect", f"{self._project}_plane", "--format", form).strip()
+
+    def federation(self, name: str) -> subprocess.CompletedProcess[str]:
+        self._env["FEDERATION"] = name
+        return self.compose("--profile", "federation", "up", "-d", "--no-build", "federation")
 
     def inside(self, service: str, script: str) -> str:
         return self.compose("exec", "-T", service, "python3", "-c", script).stdout
@@ -140,7 +160,8 @@ def stack(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stac
         assert up.returncode == 0, up.stderr + created.compose("logs").stdout[-6000:]
         yield created
     finally:
-        created.compose("--profile", "tools", "down", "-v", "--timeout", "5")
+        profiles = ("--profile", "tools", "--profile", "federation")
+        created.compose(*profiles, "down", "-v", "--timeout", "5")
 
 
 def test_the_image_has_every_program(image: str) -> None:
@@ -225,3 +246,72 @@ def test_prometheus_sees_one_leader_among_three_schedulers(stack: Stack) -> None
 
     eventually(lambda: sees("count(persys_scheduler_leading)") == "3", "three are scraped")
     assert sees("sum(persys_scheduler_leading)") == "1"
+
+
+@pytest.mark.full
+def test_another_cluster_becomes_a_node_with_the_service_federation(
+    stack: Stack, tmp_path: Path
+) -> None:
+    address = stack.host_address()
+    root = Root(tmp_path / "certs")
+    port = free_port()
+    scheduler = Process(
+        [str(BIN / "persys-scheduler")],
+        {
+            "PERSYS_CLUSTER_ID": "east",
+            "PERSYS_GRPC_ADDR": "127.0.0.1",
+            "GRPC_PORT": str(port),
+            "METRICS_PORT": str(free_port()),
+            "PERSYS_STORE": f"sqlite:{tmp_path / 'scheduler.db'}",
+            **root.variables(root.write(Role.SCHEDULER, "s1")),
+        },
+        log=tmp_path / "scheduler.log",
+        ready=lambda: listens_on(port),
+    )
+    variables = root.variables(root.write(Role.GATEWAY, "g1", hosts=(address,)))
+    settings = {**variables, "PERSYS_GATEWAY_ADDR": "0.0.0.0"}
+    gateway = Gateway(tmp_path, {"east": f"127.0.0.1:{port}"}, settings)
+    admin = root.write(Role.ADMIN, "me")
+    agent = Process(
+        [str(BIN / "persys-agent")],
+        {
+            "PERSYS_CLUSTER_ID": "east",
+            "PERSYS_NODE_ID": "east-1",
+            "PERSYS_GRPC_PORT": str(free_port()),
+            "PERSYS_METRICS_PORT": str(free_port()),
+            "PERSYS_SCHEDULER_ADDR": f"127.0.0.1:{port}",
+            "PERSYS_STATE_PATH": str(tmp_path / "agent.db"),
+            "PERSYS_STORAGE_LOCAL_ROOT": str(tmp_path / "volumes"),
+            **root.variables(root.write(Role.AGENT, "east-1")),
+        },
+        log=tmp_path / "agent.log",
+        ready=lambda: "scheduler.connected" in agent.log,
+    )
+    try:
+        scheduler.start()
+        agent.start()
+        gateway.process.start()
+        with SchedulerClient(f"127.0.0.1:{port}", trust=Trust(admin)) as client:
+            token = client.create_token("home", "operator", prefix="default--").secret
+        stack.store("/etc/persys/federation/token", token)
+        stack.store("/etc/persys/federation/ca.crt", admin.roots.read_text())
+        added = stack.persysctl(
+            "federation", "add", "east",
+            "--remote", f"https://{address}:{gateway.port}",
+            "--token-file", "/etc/persys/federation/token",
+            "--remote-ca", "/etc/persys/federation/ca.crt",
+        )  # fmt: skip
+        assert "settings are in /etc/persys/federation/east.env" in added
+
+        started = stack.federation("east")
+
+        assert started.returncode == 0, started.stderr
+        eventually(
+            lambda: "east" in stack.persysctl("node", "list"),
+            lambda: stack.compose("logs", "federation").stdout[-4000:],
+            within=_DEADLINE_SECONDS,
+        )
+    finally:
+        agent.close()
+        gateway.process.close()
+        scheduler.close()
