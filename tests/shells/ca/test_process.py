@@ -181,7 +181,7 @@ def test_an_admin_creates_lists_and_revokes_certificates(shell: Shell) -> None:
     assert (refused.returncode, "viewer/bob has no permission" in refused.stderr) == (1, True)
 
     assert serial in shell.ctl("certificate", "revoke", "viewer/bob", "--reason", "left").stdout
-    assert "revoked" in shell.ctl("certificate", "list").stdout
+    assert "Revoked" in shell.ctl("certificate", "list").stdout
     refused = shell.ctl("certificate", "list", *as_bob)
     assert "has been revoked" in refused.stderr
     assert "viewer/bob" in shell.ctl("certificate", "audit").stdout

@@ -22,8 +22,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_example_is_a_type_and_is_commented() -> None:
-    texts = {each.name: each.read_text() for each in files("persys.examples").iterdir()}
-    examples = {name: text for name, text in texts.items() if name.endswith(".yaml")}
+    found = [each for each in files("persys.examples").iterdir() if each.name.endswith(".yaml")]
+    examples = {each.name: each.read_text() for each in found}
 
     assert examples.keys() == {f"{kind}.yaml" for kind in EXAMPLE_TYPES}
     assert all(text.startswith("# ") for text in examples.values())
