@@ -188,7 +188,7 @@ class AuthorizedRoutes:
             return self._handlers[route](CaRequest(body, query, where, holder))
         except (DeniedError, InvalidError) as err:
             log.warning(
-                "request.refused", door=route, who=str(who or ""), where=where, why=str(err)
+                "request.refused", route=route, who=str(who or ""), where=where, why=str(err)
             )
             self._authority.record_rejection(who, where, route, str(err))
             raise

@@ -267,7 +267,7 @@ async def test_an_unexpected_exception_returns_500_and_the_ca_keeps_running(ca: 
         raise RuntimeError("a defect")
 
     with ThreadPoolExecutor(1) as thread:
-        door = AuthorizedRoutes(
+        routes = AuthorizedRoutes(
             ca.ca.authority,
             clock,
             thread=thread,
@@ -276,7 +276,7 @@ async def test_an_unexpected_exception_returns_500_and_the_ca_keeps_running(ca: 
             supervisor=supervisor,
             metrics=Metrics(clock),
         )
-        server = HttpServer(door.app(), limits=HttpLimits(closing_seconds=1.0), context=None)
+        server = HttpServer(routes.app(), limits=HttpLimits(closing_seconds=1.0), context=None)
         port = await server.start("127.0.0.1", 0)
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
             for _ in range(2):
