@@ -22,7 +22,7 @@ CLOCKS = frozenset(
 )
 STRAY_TASKS = frozenset({"asyncio.create_task", "asyncio.ensure_future", "asyncio.gather"})
 # Each third-party client is imported in one module.
-CLIENT_DOORS = {
+CLIENT_MODULES = {
     "aiodocker": {"agent/runtimes/docker/engine.py"},
     "boto3": {"providers/ec2.py"},
     "botocore": {"providers/ec2.py"},
@@ -50,6 +50,7 @@ PASS_ON = ("infra/aio/path_calls.py", "agent/runtimes/vm/libvirt.py")
 _BROAD = re.compile(r"\beverything\b|\bException\b|\bBaseException\b")
 _EXITS = ("__exit__", "__aexit__")
 LINES_MAX = 600
+FUNCTION_LINES_MAX = 60
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "manager", "base", "misc"})
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b")
 HOST_PATH = re.compile(r"(?<![\w.~*])/(work|root|home|Users)\b(?!-)")
@@ -101,11 +102,11 @@ def _raises_again(handler: ast.ExceptHandler, path: str) -> bool:
     return ast.unparse(handler.body[-1]) == "raise" and (path in PASS_ON or not leaves)
 
 
-def one_door_per_client(path: str, _text: str, tree: ast.Module) -> Iterator[str]:
+def one_module_per_client(path: str, _text: str, tree: ast.Module) -> Iterator[str]:
     """Each engine's client is imported in one file."""
     for line, module in imports_of(tree):
-        for client, doors in CLIENT_DOORS.items():
-            if f"{module}.".startswith(f"{client}.") and path not in doors:
+        for client, modules in CLIENT_MODULES.items():
+            if f"{module}.".startswith(f"{client}.") and path not in modules:
                 yield f"line {line}: imports {module}"
 
 
@@ -120,6 +121,15 @@ def no_long_file(_path: str, text: str, _tree: ast.Module) -> Iterator[str]:
     """One idea per file."""
     if (count := len(text.splitlines())) > LINES_MAX:
         yield f"{count} lines"
+
+
+def no_long_function(_path: str, _text: str, tree: ast.Module) -> Iterator[str]:
+    """A function is read without scrolling."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            count = (node.end_lineno or node.lineno) - node.lineno + 1
+            if count > FUNCTION_LINES_MAX:
+                yield f"line {node.lineno}: {node.name} has {count} lines"
 
 
 def no_vague_name(path: str, _text: str, _tree: ast.Module) -> Iterator[str]:
@@ -200,7 +210,7 @@ CASES = [
         ),
     ),
     Case(
-        one_door_per_client,
+        one_module_per_client,
         (
             ("agent/a.py", "import aiodocker"),
             ("agent/a.py", "from aiodocker.exceptions import DockerError"),
@@ -221,6 +231,11 @@ CASES = [
         no_long_file,
         (("agent/a.py", "x = 1\n" * 601),),
         (("agent/a.py", "x = 1\n" * 600),),
+    ),
+    Case(
+        no_long_function,
+        (("agent/a.py", "def f():\n" + "  x()\n" * 60),),
+        (("agent/a.py", "async def f():\n" + "  x()\n" * 59),),
     ),
     Case(
         no_vague_name,

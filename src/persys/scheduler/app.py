@@ -38,6 +38,7 @@ from persys.scheduler.secrets.references import SecretSource
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.signals import Signals
 from persys.scheduler.state.cluster import ClusterState
+from persys.scheduler.state.event_log import EventLog
 from persys.store.open import file_bytes
 from persys.store.port import Snapshot, Store, WatchEvent
 
@@ -86,7 +87,6 @@ class Scheduler:
         self.cluster = ClusterState(
             settings.placement_strategy, node_changed=signals.node_changed.emit
         )
-        self.events = self.cluster.events
         base = build.Base(
             settings,
             store,
@@ -111,8 +111,11 @@ class Scheduler:
         self._build_features(base, commit, agents, revoke=revoke, names=names)
         self._build_node_pools(base, commit, agents, machines or MachineSources(open_provider))
         self.expiry = CertificateExpiry(self.committer, clock) if watches_certificates else None
-        self._collector = self._gauges()
-        self.metrics.registry.register(self._collector)
+        self._collector = self._register_gauges()
+
+    @property
+    def events(self) -> EventLog:
+        return self.cluster.events
 
     def _build_commit(self, base: build.Base, *, name: str, shared: bool) -> build.CommitParts:
         commit = build.build_commit(
@@ -307,9 +310,9 @@ class Scheduler:
             leads=lambda: lead.fence is not None,
         )
 
-    def _gauges(self) -> ClusterCollector:
+    def _register_gauges(self) -> ClusterCollector:
         settings = self._settings
-        return ClusterCollector(
+        collector = ClusterCollector(
             self.cluster,
             self.workload_counter,
             self._clock,
@@ -330,6 +333,8 @@ class Scheduler:
             lease=settings.node_lease.total_seconds(),
             grace=settings.node_unavailable_grace.total_seconds(),
         )
+        self.metrics.registry.register(collector)
+        return collector
 
     def health(self) -> dict[str, Any]:
         state, marker = self.modes.state, self.leader_key.marker

@@ -282,14 +282,7 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     ):
         return
     tls = open_tls(settings, clock, source)
-    etcd = EtcdOptions(
-        endpoints=settings.etcd_endpoints,
-        ca=_path(settings.etcd_ca),
-        cert=_path(settings.etcd_cert),
-        key=_path(settings.etcd_key),
-        user=settings.etcd_user,
-        password=settings.etcd_password,
-    )
+    etcd = _etcd_options(settings)
     store = await open_store(settings.store, etcd=etcd, monotonic=clock.monotonic)
     if settings.store == ETCD:
         await refuse_second_cluster(store)
@@ -334,6 +327,17 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         await scheduler_server.run(stop)
         for task in background:
             task.cancel()
+
+
+def _etcd_options(settings: SchedulerSettings) -> EtcdOptions:
+    return EtcdOptions(
+        endpoints=settings.etcd_endpoints,
+        ca=_path(settings.etcd_ca),
+        cert=_path(settings.etcd_cert),
+        key=_path(settings.etcd_key),
+        user=settings.etcd_user,
+        password=settings.etcd_password,
+    )
 
 
 def _names(etcd: EtcdOptions, endpoints: tuple[str, ...]) -> EtcdOptions | None:

@@ -55,6 +55,13 @@ def add_arguments(command: ArgumentParser) -> None:
         metavar="NAME",
         help="context of persysctl (default: %(default)s)",
     )
+    _add_ssh_arguments(command)
+    command.add_argument(
+        "--dry-run", action="store_true", help="check the hosts and print the steps; change nothing"
+    )
+
+
+def _add_ssh_arguments(command: ArgumentParser) -> None:
     command.add_argument("--identity", default="", metavar="FILE", help="private key for ssh")
     command.add_argument(
         "--ssh-option",
@@ -62,7 +69,4 @@ def add_arguments(command: ArgumentParser) -> None:
         default=[],
         metavar="OPTION",
         help="option for ssh -o, for example StrictHostKeyChecking=accept-new; repeatable",
-    )
-    command.add_argument(
-        "--dry-run", action="store_true", help="check the hosts and print the steps; change nothing"
     )
