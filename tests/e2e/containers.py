@@ -61,6 +61,14 @@ def inspect(ids: Sequence[str]) -> list[Container]:
     ]
 
 
+def remove_all_of(node_id: str) -> None:
+    """Remove the containers, networks and volumes of a node."""
+    remove(container_ids(node_id))
+    for kind in ("network", "volume"):
+        for name in docker(kind, "ls", "-q", "--filter", f"label=persys.node_id={node_id}").split():
+            docker(kind, "rm", name)
+
+
 def remove(ids: Sequence[str]) -> None:
     """Remove in parallel: one after the other, a hundred would take half a minute."""
 

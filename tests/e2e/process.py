@@ -23,6 +23,23 @@ _given: list[IO[bytes]] = []
 _ONLY_CONTAINERS = {"PERSYS_COMPOSE_ENABLED": "false", "PERSYS_VM_ENABLED": "false"}
 
 
+def output(
+    words: Sequence[str | Path], *, cwd: Path, variables: Mapping[str, str], seconds: float
+) -> str:
+    """The output of a command that must succeed."""
+    result = subprocess.run(
+        words,
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
+    return result.stdout.strip()
+
+
 def free_port() -> int:
     """A port that no other test gets until this process exits."""
     return free_ports_in_row(1)

@@ -16,6 +16,18 @@ from e2e.waiting import eventually
 
 PORTS = {"ca": 8888, "scheduler": 8085, "agent": 50051, "gateway": 8551}
 PARTS = tuple(PORTS)
+# A container with a secret of its own name.
+WORKLOAD = """\
+id: {name}
+type: container
+resources: {{cpu_millicores: 30, memory_mb: 16}}
+container:
+  image: {image}
+  init: true
+  image_pull_policy: Never
+  command: [sleep, "3600"]
+  env: {{PASSWORD: "secret://{name}"}}
+"""
 _SECONDS = 240
 _SOURCES = (
     *("LICENSE", "README.md", "deploy", "examples", "man", "pyproject.toml", "requirements"),

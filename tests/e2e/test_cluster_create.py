@@ -11,6 +11,7 @@ import pytest
 from e2e import images
 from e2e.containers import docker
 from e2e.ssh_hosts import Administrator, SshHost
+from e2e.systemd_host import WORKLOAD
 from e2e.waiting import eventually
 from persys.cli.hosts.bundle import own_wheel
 
@@ -24,17 +25,6 @@ UNITS = {
     "first": ("ca", "etcd", "scheduler", "gateway", "agent"),
     "other": ("etcd", "scheduler", "agent"),
 }
-WORKLOAD = """\
-id: {name}
-type: container
-resources: {{cpu_millicores: 30, memory_mb: 16}}
-container:
-  image: {image}
-  init: true
-  image_pull_policy: Never
-  command: [sleep, "3600"]
-  env: {{PASSWORD: "secret://{name}"}}
-"""
 
 
 class Created:

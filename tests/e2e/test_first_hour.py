@@ -17,7 +17,7 @@ import pytest
 import compose_binaries
 from e2e import first_hour as steps
 from e2e import images
-from e2e.containers import container_ids, docker, remove
+from e2e.containers import remove_all_of
 from e2e.first_hour import INSTALL_SECONDS, SHELL, User
 from e2e.process import free_port
 from e2e.terminal import Terminal
@@ -88,11 +88,7 @@ class UserOfWheel(User):
         self.terminal.run(f"{self.down}; jobs -p | xargs -r kill -9")
         self.terminal.close()
         for node in (self.node_id, self.other_id):
-            remove(container_ids(node))
-            label = f"label=persys.node_id={node}"
-            for kind in ("network", "volume"):
-                for name in docker(kind, "ls", "-q", "--filter", label).split():
-                    docker(kind, "rm", name)
+            remove_all_of(node)
 
 
 @pytest.fixture(scope="module")

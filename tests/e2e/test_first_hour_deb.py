@@ -11,7 +11,7 @@ import pytest
 import compose_binaries
 from e2e import first_hour as steps
 from e2e import images
-from e2e.containers import container_ids, docker, remove
+from e2e.containers import docker, remove_all_of
 from e2e.first_hour import INSTALL_SECONDS, SHELL, User
 from e2e.systemd_host import SystemdHost
 from e2e.terminal import PROMPTS, Terminal
@@ -75,11 +75,7 @@ class Administrator(User):
         self.terminal.close()
         self.host.close()
         for node in (self.node_id, self.other_id):
-            remove(container_ids(node))
-            label = f"label=persys.node_id={node}"
-            for kind in ("network", "volume"):
-                for name in docker(kind, "ls", "-q", "--filter", label).split():
-                    docker(kind, "rm", name)
+            remove_all_of(node)
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,15 @@
 """What `make release` builds: wheel, source archive, Debian packages, bill of materials, checksums."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from e2e.process import output
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = "7.8.9rc1"
@@ -18,17 +18,7 @@ _SECONDS = 1200
 
 
 def run(*words: str | Path, cwd: Path = ROOT, **variables: str) -> str:
-    result = subprocess.run(
-        words,
-        cwd=cwd,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-        check=False,
-    )
-    assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
-    return result.stdout
+    return output(words, cwd=cwd, variables=variables, seconds=_SECONDS)
 
 
 def pinned() -> dict[str, str]:
@@ -76,7 +66,7 @@ def test_a_release_has_all_files_with_their_checksums(release: Path) -> None:
     debian = VERSION.replace("rc", "~rc")
     names = {path.name for path in release.iterdir()}
 
-    architecture = run("dpkg", "--print-architecture").strip()
+    architecture = run("dpkg", "--print-architecture")
     assert names == {
         "SHA256SUMS",
         f"persys-{VERSION}-py3-none-any.whl",

@@ -4,23 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.systemd_host import PARTS, SystemdHost
+from e2e.systemd_host import PARTS, WORKLOAD, SystemdHost
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.full
 
 UNPRIVILEGED = ("ca", "scheduler", "gateway")
-WORKLOAD = """\
-id: {name}
-type: container
-resources: {{cpu_millicores: 30, memory_mb: 16}}
-container:
-  image: {image}
-  init: true
-  image_pull_policy: Never
-  command: [sleep, "3600"]
-  env: {{PASSWORD: "secret://{name}"}}
-"""
 FROM_CREDENTIALS = """\
 [Service]
 LoadCredential=secrets.key:/etc/persys/secrets.key

@@ -2,14 +2,14 @@
 
 import hashlib
 import importlib.metadata
-import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from e2e.process import output
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = (
@@ -27,17 +27,7 @@ _SECONDS = 250
 
 
 def run(*words: str | Path, cwd: Path = ROOT, **variables: str) -> str:
-    result = subprocess.run(
-        words,
-        cwd=cwd,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-        check=False,
-    )
-    assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
-    return result.stdout.strip()
+    return output(words, cwd=cwd, variables=variables, seconds=_SECONDS)
 
 
 def a_copy_of_the_sources(target: Path) -> Path:

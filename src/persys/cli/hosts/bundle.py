@@ -1,8 +1,8 @@
 """The archive that is sent to each host: a wheel or Debian packages, and wheels of dependencies.
 
 Without `--package` the wheel is made from the files of this installation: an installed wheel has all of them,
-and a clone has the same ones in its source directory. Equal files make an equal archive, so that a second run
-with the same installation finds its record on the hosts.
+and a clone has the same ones in its source directory. The same files always give the same archive, so a
+second run finds its record on the hosts.
 """
 
 import base64
