@@ -1,66 +1,16 @@
 """The packages of `make deb` on a real systemd: install, run a workload, upgrade, remove, purge."""
 
-import io
-import subprocess
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from e2e import images
 from e2e.containers import Container
-from e2e.systemd_host import PARTS, SystemdHost
+from e2e.debs import PACKAGES, WORKLOAD, DebianHost, build_debs
+from e2e.systemd_host import PARTS
 from e2e.waiting import eventually
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1500)]
-
-PACKAGES = {f"persys-{name}" for name in (*PARTS, "common", "ctl", "federation")}
-WORKLOAD = """\
-id: {name}
-type: container
-resources: {{cpu_millicores: 30, memory_mb: 16}}
-container: {{image: {image}, init: true, image_pull_policy: Never, command: [sleep, "3600"]}}
-"""
-_BUILD_SECONDS = 1200
-
-
-class DebianHost(SystemdHost):
-    def install_packages(self, directory: Path) -> str:
-        content = io.BytesIO()
-        with tarfile.open(fileobj=content, mode="w") as tar:
-            tar.add(directory, "packages")
-        self.run("rm", "-rf", "/srv/packages")
-        self.send(content.getvalue(), "tar", "x", "-C", "/srv")
-        return self.run("sh", "-c", "dpkg --install /srv/packages/*.deb")
-
-    def exists(self, path: str) -> bool:
-        return self.try_run("test", "-e", path, "-o", "-L", path).returncode == 0
-
-    def changed_files(self) -> list[str]:
-        """Files of the packages that are not as they were built. The image has no documents."""
-        lines = self.try_run("dpkg", "--verify", *sorted(PACKAGES)).stdout.splitlines()
-        return [line for line in lines if "/usr/share/doc" not in line and "/man1" not in line]
-
-    def states(self) -> dict[str, str]:
-        return {part: self.property(part, "ActiveState") for part in PARTS}
-
-    def pids(self) -> dict[str, int]:
-        return {part: self.pid(part) for part in PARTS}
-
-    def is_ready(self) -> bool:
-        return self.node_status() == "Ready"
-
-
-def built(directory: Path, version: str) -> Path:
-    subprocess.run(
-        ["env", f"VERSION={version}", images.ROOT / "scripts" / "deb", directory],
-        stdout=subprocess.DEVNULL,
-        timeout=_BUILD_SECONDS,
-        check=True,
-    )
-    return directory
 
 
 @dataclass(frozen=True)
@@ -112,7 +62,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DebianHost]:
 
 @pytest.fixture(scope="module")
 def installed(host: DebianHost, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    host.install_packages(built(tmp_path_factory.mktemp("first"), "1.0.dev1"))
+    host.install_packages(build_debs(tmp_path_factory.mktemp("first"), "1.0.dev1"))
     return Installed(
         states=host.states(),
         enabled={part for part in PARTS if host.property(part, "UnitFileState") == "enabled"},
@@ -133,7 +83,7 @@ def workload(host: DebianHost, installed: Installed, demo_image: str) -> str:
 
 @pytest.fixture(scope="module")
 def upgraded(host: DebianHost, workload: str, tmp_path_factory: pytest.TempPathFactory) -> Upgraded:
-    packages = built(tmp_path_factory.mktemp("second"), "1.0")
+    packages = build_debs(tmp_path_factory.mktemp("second"), "1.0")
     host.run("systemctl", "stop", "persys-gateway")
     container, pids = host.container(workload), host.pids()
 

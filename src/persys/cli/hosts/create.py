@@ -42,6 +42,7 @@ from persys.model.role import Role
 
 READY_DEADLINE = timedelta(minutes=3)
 _CALL_TIMEOUT = timedelta(seconds=5)
+_ELF = b"\x7fELF"  # a program starts with it
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
@@ -96,6 +97,9 @@ def _program(name: str) -> Program:
     path = Path(name).expanduser()
     try:
         with path.open("rb") as file:
+            if file.read(len(_ELF)) != _ELF:
+                raise UsageError(f"invalid --etcd '{name}': expected a program, not an archive")
+            file.seek(0)
             return Program(path, file_digest(file, "sha256").hexdigest())
     except OSError as err:
         raise UsageError(f"--etcd {name}: {err.strerror}") from err

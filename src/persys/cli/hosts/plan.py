@@ -227,7 +227,10 @@ def _etcd(cluster: Cluster, member: Member) -> Iterator[Step]:
     write = "".join(scripts.write_file(path, content) for path, content in files)
     same = "".join(scripts.has_file(path, content) for path, content in files)
     start = "systemctl daemon-reload\nrestart persys-etcd\n"
-    yield Step(member, "etcd-start", "start etcd", write + start, same + scripts.is_active("etcd"))
+    yield Step(
+        *(member, "etcd-start", "start etcd", write + start, same + scripts.is_active("etcd")),
+        depends_on=cluster.etcd.digest if cluster.etcd else "",
+    )
 
 
 def _etcd_answers(cluster: Cluster, member: Member) -> Step:

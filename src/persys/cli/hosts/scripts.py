@@ -209,26 +209,37 @@ tar -c -C "$out" admin.crt admin.key ca.crt
 """
 
 
-INSTALL_ETCD = """
-command -v etcd >/dev/null || {
+# check_etcd PROGRAM: the version that it prints.
+CHECK_ETCD = """
+check_etcd() {
+  version=$("$1" --version 2>/dev/null | head -n 1)
+  case "$version" in
+    "etcd Version: "[0-2].* | "etcd Version: 3."[0-3].*)
+      fail "$version is too old: expected 3.4 or newer; send one with --etcd PATH"
+      ;;
+    "etcd Version: "*) ;;
+    *) fail "$1 does not print the version of etcd: expected an etcd program for this host" ;;
+  esac
+}
+"""
+INSTALL_ETCD = f"""
+{CHECK_ETCD}
+command -v etcd >/dev/null || {{
   # The package starts an etcd of its own, which would use the ports.
   systemctl mask --quiet etcd.service
   export DEBIAN_FRONTEND=noninteractive
   install_package="apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=300 etcd-server"
-  $install_package >&2 || { apt-get update -q >&2 && $install_package >&2; }
-}
-case "$(etcd --version | head -n 1)" in
-  *" 2."* | *" 3."[0-3].*)
-    fail "$(etcd --version | head -n 1) is too old: expected 3.4 or newer; send one with --etcd PATH"
-    ;;
-esac
+  $install_package >&2 || {{ apt-get update -q >&2 && $install_package >&2; }}
+}}
+check_etcd "$(command -v etcd)"
 """
 SEND_ETCD = f"""
+{CHECK_ETCD}
 mkdir -p {ETCD_PROGRAM.rpartition("/")[0]}
 cat >{ETCD_PROGRAM}.new
 chmod 0755 {ETCD_PROGRAM}.new
+check_etcd {ETCD_PROGRAM}.new
 mv {ETCD_PROGRAM}.new {ETCD_PROGRAM}
-{ETCD_PROGRAM} --version >/dev/null
 """
 SAVE_ETCD_CERTIFICATES = f"""
 install -d -m 0700 -o persys -g persys {ETCD_CERTIFICATES}

@@ -249,6 +249,7 @@ def test_every_host_that_cannot_be_used_is_listed(
         (["--hosts", "a b"], "invalid host 'a b'"),
         (["--hosts", "a", "--schedulers", "3"], "invalid --schedulers '3': expected at most 1"),
         (["--hosts", "a", "--etcd", "/nonexistent"], "--etcd /nonexistent: No such file"),
+        (["--hosts", "a", "--etcd", __file__], "expected a program, not an archive"),
         (["--hosts-file", "/nonexistent"], "--hosts-file /nonexistent: No such file"),
     ],
 )
