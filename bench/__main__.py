@@ -7,6 +7,7 @@ BENCHMARKS = (
     "placement",
     "explain",
     "apply_rate",
+    "sets",
     "startup",
     "containers",
     "federation",

@@ -166,13 +166,29 @@ class _Agents(agent_pb2_grpc.AgentServiceServicer):
         request: agent_pb2.ApplyWorkloadRequest,
         context: grpc.aio.ServicerContext[object, object],
     ) -> agent_pb2.ApplyWorkloadResponse:
-        status = agent_pb2.WorkloadStatus(
-            id=request.id,
-            revision_id=request.revision_id,
-            epoch=request.epoch,
-            actual_state=agent_pb2.ACTUAL_STATE_PENDING,
+        return _accepted(request)
+
+    async def ApplyWorkloads(  # noqa: N802
+        self,
+        request: agent_pb2.ApplyWorkloadsRequest,
+        context: grpc.aio.ServicerContext[object, object],
+    ) -> agent_pb2.ApplyWorkloadsResponse:
+        return agent_pb2.ApplyWorkloadsResponse(
+            results=[
+                agent_pb2.ApplyResult(id=order.id, response=_accepted(order))
+                for order in request.orders
+            ]
         )
-        return agent_pb2.ApplyWorkloadResponse(applied=True, status=status)
+
+
+def _accepted(order: agent_pb2.ApplyWorkloadRequest) -> agent_pb2.ApplyWorkloadResponse:
+    status = agent_pb2.WorkloadStatus(
+        id=order.id,
+        revision_id=order.revision_id,
+        epoch=order.epoch,
+        actual_state=agent_pb2.ACTUAL_STATE_PENDING,
+    )
+    return agent_pb2.ApplyWorkloadResponse(applied=True, status=status)
 
 
 async def _serve_agents(port: int) -> None:

@@ -116,9 +116,10 @@ def an_observation(
     failure: Failure | None = None,
     message: str = "",
     metadata: dict[str, str] | None = None,
+    name: str = WEB,
 ) -> Observation:
     return Observation(
-        WEB,
+        WorkloadId(name),
         NodeId(node_id),
         actual,
         seen_at,

@@ -14,6 +14,8 @@ from e2e.cluster import BIN, Cluster
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 LOG_CHARACTERS_SHOWN = 6_000
+# Longer than any --wait of a test, and than a rollout on two busy cores.
+PERSYSCTL_SECONDS = 660
 
 _open: list[Cluster] = []
 
@@ -102,7 +104,7 @@ def persysctl(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Comp
             env={**own, **variables},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PERSYSCTL_SECONDS,
             check=False,
         )
 

@@ -24,6 +24,9 @@ ETCD = "persys-test-etcd:latest"
 COREDNS = "persys-test-coredns:latest"
 PROMETHEUS = "persys-test-prometheus:latest"
 SYSTEMD = "persys-test-systemd:latest"
+DEBIAN_13 = "trixie"
+DEBIAN_13_BASE = f"persys-base:{DEBIAN_13}"
+DEBIAN_13_SYSTEMD = f"persys-test-systemd:{DEBIAN_13}"
 SSH_HOST = "persys-test-ssh-host:latest"
 BUILD_SECONDS = 1200  # installs packages, possibly on a busy host
 
@@ -57,13 +60,23 @@ def build_program(image: str, program: Path, place: Path) -> str:
 def build_systemd(place: Path) -> str:
     """A bootable Debian with Python."""
     ensure_base()
+    return _build_bootable(SYSTEMD, BASE, place)
+
+
+def build_debian_13(place: Path) -> str:
+    """A bootable Debian 13 with Python, also on a host with another release."""
+    ensure_base(DEBIAN_13)
+    return _build_bootable(DEBIAN_13_SYSTEMD, DEBIAN_13_BASE, place)
+
+
+def _build_bootable(image: str, base: str, place: Path) -> str:
     place.mkdir(parents=True)
     (place / "Dockerfile").write_text(
-        f"FROM {BASE}\n"
+        f"FROM {base}\n"
         "RUN apt-get update && apt-get install -y --no-install-recommends dbus systemd-sysv\n"
     )
-    _build(SYSTEMD, place / "Dockerfile", place)
-    return SYSTEMD
+    _build(image, place / "Dockerfile", place)
+    return image
 
 
 def build_ssh_host(place: Path) -> str:
@@ -84,8 +97,8 @@ def fetch_wheels() -> None:
     subprocess.run([ROOT / "scripts" / "wheels"], timeout=BUILD_SECONDS, check=True)
 
 
-def ensure_base() -> None:
-    subprocess.run([ROOT / "scripts" / "base-image"], timeout=BUILD_SECONDS, check=True)
+def ensure_base(*suite: str) -> None:
+    subprocess.run([ROOT / "scripts" / "base-image", *suite], timeout=BUILD_SECONDS, check=True)
 
 
 def _build(image: str, file: Path, context: Path) -> None:

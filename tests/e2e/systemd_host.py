@@ -7,6 +7,7 @@ systemd needs to mount.
 import io
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -98,7 +99,7 @@ class SystemdHost:
     def install(self) -> str:
         images.fetch_wheels()
         self.run("mkdir", "/source")
-        self.send(_packed_sources(), "tar", "x", "-C", "/source")
+        self.send(packed_sources(), "tar", "x", "-C", "/source")
         return self.run("env", *(f"{k}={v}" for k, v in _INSTALL.items()), "/source/deploy/install")
 
     def start_cluster(self) -> None:
@@ -119,17 +120,17 @@ class SystemdHost:
         self.add_variables("gateway", "PERSYS_SCHEDULER_ADDR=127.0.0.1:8085")
         self.enable("gateway")
 
-    def run(self, *words: str) -> str:
-        done = self.try_run(*words)
+    def run(self, *words: str, seconds: float = _SECONDS) -> str:
+        done = self.try_run(*words, seconds=seconds)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def try_run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def try_run(self, *words: str, seconds: float = _SECONDS) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["docker", "exec", "--env", "HOME=/srv/ada", self.node_id, *words],
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=seconds,
             check=False,
         )
 
@@ -209,13 +210,16 @@ def _variables(part: str) -> str:
     return f"/etc/persys/{part}.env"
 
 
-def _packed_sources() -> bytes:
+def packed_sources(*further: str, without: Sequence[str] = ()) -> bytes:
+    """An archive of what an installation needs from the clone, except the paths in `without`."""
+
     def wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         name = Path(entry.name).name
-        return None if name == "__pycache__" or name.endswith(".egg-info") else entry
+        unwanted = name == "__pycache__" or name.endswith(".egg-info") or entry.name in without
+        return None if unwanted else entry
 
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
-        for name in _SOURCES:
+        for name in (*_SOURCES, *further):
             tar.add(images.ROOT / name, name, filter=wanted)
     return content.getvalue()

@@ -79,8 +79,12 @@ def test_changes_during_a_scheduler_outage_are_reported_after_it(
     eventually(lambda: not cluster.container(name).running, "it ends")
     cluster.scheduler.start()
 
-    view = cluster.wait_for(name, "Failed")
-    assert view.metadata["container.exit_code"] == "7"
+    cluster.wait_for(name, "Failed")
+    # A status of before the outage has no details until the agent reports.
+    eventually(
+        lambda: cluster.client.get_workload(name).metadata["container.exit_code"] == "7",
+        "its exit code is reported",
+    )
     cluster.client.delete(name)
     cluster.wait_until_gone([name])
 

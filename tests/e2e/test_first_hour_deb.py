@@ -1,7 +1,6 @@
 """The first hour of an administrator with the Debian packages, in a terminal of a host with systemd."""
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,8 @@ import pytest
 
 import compose_binaries
 from e2e import first_hour as steps
-from e2e import images
 from e2e.containers import docker, remove_all_of
+from e2e.debs import build_debs
 from e2e.first_hour import INSTALL_SECONDS, SHELL, User
 from e2e.systemd_host import SystemdHost
 from e2e.terminal import PROMPTS, Terminal
@@ -83,12 +82,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory per version with all packages."""
     place = tmp_path_factory.mktemp("packages")
     for version in (OLD, NEW):
-        subprocess.run(
-            [images.ROOT / "scripts" / "deb", place / version],
-            env={**os.environ, "VERSION": version},
-            timeout=INSTALL_SECONDS,
-            check=True,
-        )
+        build_debs(place / version, version)
     return place
 
 

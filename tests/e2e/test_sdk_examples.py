@@ -23,6 +23,18 @@ container:
   restart_policy: "no"
   command: [sh, -c, "{command}"]
 """
+SETS_AND_JOBS = """\
+id: {id}
+replicas: 2
+update: {{min_healthy: 1s}}
+resources: {{cpu_millicores: 20, memory_mb: 16}}
+container: {{image: {image}, init: true, command: [sleep, "3600"]}}
+---
+kind: job
+id: {id}-job
+resources: {{cpu_millicores: 20, memory_mb: 16}}
+container: {{image: {image}, command: [echo, done]}}
+"""
 Example = Callable[..., subprocess.CompletedProcess[str]]
 SpecFile = Callable[[str], str]
 
@@ -122,6 +134,28 @@ def test_run_job_prints_the_log_and_the_result_and_deletes_the_job(
 
     assert (done.returncode, done.stdout) == (code, f"tested\n{unique_id}: {result}\n"), done.stderr
     assert not cluster.knows(unique_id)
+
+
+def test_roll_out_waits_for_sets_and_jobs(
+    cluster: Cluster, run_example: Example, demo_image: str, unique_id: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "set.yaml"
+    path.write_text(SETS_AND_JOBS.format(id=unique_id, image=demo_image))
+
+    done = run_example("roll_out.py", str(path))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{unique_id}: rolled out (revision 1, 2 of 2 healthy)" in done.stdout
+    assert f"  {unique_id}-1 on {cluster.node_id}: healthy" in done.stdout
+    assert f"{unique_id}-job-" in done.stdout
+    assert done.stdout.endswith("succeeded\n")
+    cluster.client.delete_set(unique_id)
+    cluster.client.delete_job(f"{unique_id}-job")
+    eventually(
+        lambda: not [name for name in cluster.statuses() if name.startswith(unique_id)],
+        "all members are deleted",
+        within=120,
+    )
 
 
 @pytest.mark.full

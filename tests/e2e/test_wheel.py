@@ -190,3 +190,9 @@ def test_pipx_installs_the_wheel_outside_of_the_clone(wheel: Path, tmp_path: Pat
     assert ".TH" in (tmp_path / "man" / "man1" / "persysctl.1").read_text()
     examples = tmp_path / "pipx" / "venvs" / "persys" / "share" / "persys" / "examples"
     assert files_below(examples) == files_below(ROOT / "examples")
+    (tmp_path / "specs").mkdir()
+    run(tmp_path / "bin" / "persysctl", "init", "vm", cwd=tmp_path / "specs", HOME=str(tmp_path))
+    assert {path.name for path in (tmp_path / "specs").iterdir()} == {
+        "vm.yaml",
+        "workload.schema.json",
+    }

@@ -326,7 +326,10 @@ class Lifecycle:
 
 def _report_bytes(running: RunningAgent) -> int:
     """The report of all workloads to the scheduler."""
-    return sum(running.api._status(entry).ByteSize() for entry in running.journal.entries.values())
+    return sum(
+        running.api._order_api.status(entry).ByteSize()
+        for entry in running.journal.entries.values()
+    )
 
 
 async def _answered(request: Callable[[], Awaitable[Any]]) -> None:

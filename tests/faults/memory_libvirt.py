@@ -84,6 +84,9 @@ class Domain:
         self._libvirt.removed.append(f"machine {self._name}")
         self._libvirt.domains.pop(self.uuid, None)
 
+    def agentSetResponseTimeout(self, _seconds: int, _flags: int) -> None:  # noqa: N802
+        """The guest agent responds at once."""
+
     def interfaceAddresses(self, _source: int, _flags: int) -> dict[str, Any]:  # noqa: N802
         return {}
 

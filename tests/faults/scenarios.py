@@ -83,6 +83,7 @@ def machine(name: str, directory: Path, revision: str) -> Request:
     spec.managed_volumes.add(name="sized", driver="local", size_gb=size_gb, retain_policy="Delete")
     spec.restart_policy.policy = "no"
     spec.metadata["persys.os_image"] = "disk"
+    spec.health_check.type = "guest-agent"
     return _request(name, pb.WORKLOAD_TYPE_VM, pb.WorkloadSpec(vm=spec), revision)
 
 

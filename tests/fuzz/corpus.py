@@ -206,6 +206,52 @@ FULL_SPECS: tuple[dict[str, Any], ...] = (
     {"id": "stopped", "desired_state": "Stopped"},
 )  # fmt: skip
 
+# With every key of sets and jobs.
+FULL_OWNERS: tuple[dict[str, Any], ...] = (
+    {
+        "id": "full-set",
+        "replicas": 3,
+        "update": {
+            "max_parallel": 2,
+            "order": "start-first",
+            "min_healthy": "1s",
+            "healthy_deadline": "60s",
+            "on_failure": "rollback",
+            "canary": 1,
+            "bake": "1m",
+        },
+        "scale": {
+            "min": 2,
+            "max": 10,
+            "cpu": "70%",
+            "memory": "80%",
+            "prometheus": {"url": "http://p:9090", "query": "sum(up)", "target": 1.5},
+            "cooldown": "30s",
+        },
+        "resources": {"cpu_millicores": 100, "memory_mb": 64},
+        "container": {"image": "nginx"},
+    },
+    {"id": "every", "kind": "set", "every": "node", "container": {"image": "nginx"}},
+    {
+        "id": "full-job",
+        "job": {
+            "completions": 9,
+            "parallelism": 2,
+            "retries": 1,
+            "deadline": "10m",
+            "keep": 5,
+            "fail_on": [3, 4],
+        },
+        "schedule": {
+            "cron": "0 3 * * *",
+            "timezone": "Europe/Berlin",
+            "overlap": "replace",
+            "start_within": "1h",
+        },
+        "container": {"image": "nginx"},
+    },
+)
+
 CLOUD_INIT = {
     "user_data": "#cloud-config\npackages: [nginx]\nwrite_files:\n- {path: /x, content: y}\n",
     "meta_data": "instance-id: i-1\nlocal-hostname: db1\npublic-keys: [ssh-ed25519 AAAA]\n",
@@ -223,10 +269,10 @@ CLOUD_INIT = {
 
 @cache
 def spec_documents() -> tuple[Any, ...]:
-    """Lists and single workloads, as in spec files."""
+    """Workloads, sets and jobs, single and in lists, as in spec files."""
     texts = [path.read_text("utf-8") for path in sorted((ROOT / "examples").rglob("*.yaml"))]
     found = (one for text in texts for one in yaml.safe_load_all(text) if one)
-    return (*(_with_written_modes(one) for one in found), *FULL_SPECS)
+    return (*(_with_written_modes(one) for one in found), *FULL_SPECS, *FULL_OWNERS)
 
 
 @cache

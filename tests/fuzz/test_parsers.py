@@ -44,6 +44,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.limits import check as limits_check
 from persys.wire.specfile import parser as specfile_read
+from persys.wire.specfile.spec_documents import JobDocument, SetDocument, SpecDocument
 from persys.wire.stored import records, snapshot
 from persys.wire.stored.revision import revision_of
 
@@ -107,9 +108,17 @@ def read_compose_policy(random: Random) -> None:
 def read_spec_file(random: Random) -> None:
     documents = corpus.spec_documents()
     document = changed(random, random.choice(documents), documents)
-    for found in specfile_read.read_spec_file(as_yaml(random, document), LIMITS):
-        if found.request.HasField("spec"):
+    for found in specfile_read.read_documents(as_yaml(random, document), LIMITS):
+        if isinstance(found, SpecDocument) and found.request.HasField("spec"):
             check_accepted(found.request)
+        elif isinstance(found, SetDocument):
+            check_template(found.request.set.template)
+        elif isinstance(found, JobDocument):
+            check_template(found.request.job.template)
+
+
+def check_template(template: control_pb2.WorkloadSpec) -> None:
+    check_accepted(control_pb2.ApplyWorkloadRequest(workload_id="w", spec=template))
 
 
 def read_control_spec(random: Random) -> None:
@@ -252,7 +261,7 @@ def test_an_input_is_read_or_refused(reader: Callable[[Random], None]) -> None:
 
 def test_the_documents_from_which_fuzzers_start_are_valid() -> None:
     for document in corpus.spec_documents():
-        assert specfile_read.read_spec_file(json.dumps(document))
+        assert specfile_read.read_documents(json.dumps(document))
     for document in corpus.compose_documents():
         assert not violations(document)
         text = json.dumps(document)

@@ -37,6 +37,7 @@ from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Node
 
 WORKLOADS = ("w0", "w1", "w2", "w3")
+NAMED_SETS = ("set", "set_revision")
 SINGLE = frozenset(one.key for one in SINGLE_KEYS)
 SECONDS_MAX = 60.0
 
@@ -122,7 +123,10 @@ class Scenario:
         for name, (key, _) in EXAMPLES.items():
             if name in created:
                 continue
-            self.stored[key.replace("/web", "/w0")] = STORED[key].replace(b'"web"', b'"w0"')
+            if name in NAMED_SETS:  # the id of a set is never the id of a workload
+                self.stored[key] = STORED[key]
+            else:
+                self.stored[key.replace("/web", "/w0")] = STORED[key].replace(b'"web"', b'"w0"')
         self.stored = {key: recoded(key, value) for key, value in self.stored.items()}
         self._copies = {node.id: deepcopy(node.agent.copies) for node in self._nodes}
 

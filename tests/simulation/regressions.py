@@ -55,6 +55,8 @@ class Regression(NamedTuple):
 
 FEDERATION = ("--remote-nodes", "2")
 NODE_POOL = ("--node-pool", "3")
+SETS = ("--sets", "4")
+JOBS = ("--sets", "1", "--jobs", "4")
 
 
 REGRESSIONS = (
@@ -90,9 +92,12 @@ REGRESSIONS = (
             Patch(
                 "src/persys/agent/workloads/orders.py",
                 "        return await self._owned.finish(\n"
-                '            "order.apply", order.workload_id, partial(self._apply, order, intent)\n'
+                '            "order.apply",\n'
+                "            order.workload_id,\n"
+                "            partial(self._apply, order, intent, commit or self._journal.commit),\n"
+                "            deadline_seconds=deadline_seconds,\n"
                 "        )",
-                "        return await self._apply(order, intent)",
+                "        return await self._apply(order, intent, commit or self._journal.commit)",
             ),
             Patch(
                 "src/persys/agent/api/service.py",
@@ -116,7 +121,7 @@ REGRESSIONS = (
         (
             Patch(
                 "src/persys/scheduler/state/cluster.py",
-                "hold = pending.covering(hold) if hold is not None else pending",
+                "hold = pending if hold in (None, pending) else pending.covering(hold)",
                 "hold = pending",
             ),
         ),
@@ -198,7 +203,7 @@ REGRESSIONS = (
         (
             Patch(
                 "src/persys/core/reconcile/assign.py",
-                "    if has_data and being_removed:\n",
+                "    if exclusive and being_removed:\n",
                 "    if False and being_removed:\n",
             ),
         ),
@@ -228,10 +233,10 @@ REGRESSIONS = (
         "room is not given back after a failed commit",
         (
             Patch(
-                "src/persys/scheduler/reconcile/reconciler.py",
-                "            self._cluster.end_pending(workload.id)\n"
-                "            self._cluster.update_reservations(workload.id, nodes)\n"
-                "            self._offer_later(nodes)\n",
+                "src/persys/scheduler/reconcile/decider.py",
+                "        self._cluster.end_pending(workload_id)\n"
+                "        self._cluster.update_reservations(workload_id, prepared.nodes)\n"
+                "        self._offer_later(prepared.nodes)\n",
                 "",
             ),
         ),
@@ -354,6 +359,107 @@ REGRESSIONS = (
         ),
         NODE_POOL,
     ),
+    Regression(
+        "a rollout does not wait for the gates of its members",
+        (
+            Patch(
+                "src/persys/core/sets/gate.py",
+                "    return _FAILED if deadline <= now else Gate(GateState.WAITING, deadline)\n",
+                "    return _PASSED\n",
+            ),
+        ),
+        SETS,
+    ),
+    Regression(
+        "an in-place rollout does not count the healthy members",
+        (
+            Patch(
+                "src/persys/core/sets/updates.py",
+                "            if spare <= 0:\n                break\n",
+                "",
+            ),
+        ),
+        SETS,
+    ),
+    Regression(
+        "the old member is deleted before the new one has passed its gate",
+        (
+            Patch(
+                "src/persys/core/sets/replicas.py",
+                "    if slot.has_passed:\n        return True\n",
+                "    if True:\n        return True\n",
+            ),
+        ),
+        SETS,
+    ),
+    Regression(
+        "a revision is stable when its rollout starts",
+        (
+            Patch(
+                "src/persys/core/sets/changes.py",
+                "    return replace(record, target=number, rollout=rollout, updated_at=now)\n",
+                "    return replace(record, target=number, stable=number, rollout=rollout, updated_at=now)\n",
+            ),
+        ),
+        SETS,
+    ),
+    Regression(
+        "a set returns to the revision that failed after a rollback",
+        (
+            Patch(
+                "src/persys/core/sets/phases.py",
+                "    return replace(record, rollout=rollout, stable=stable, updated_at=now)\n",
+                "    again = rollout.rolled_back_from or record.target\n"
+                "    return replace(record, rollout=rollout, target=again, stable=stable, updated_at=now)\n",
+            ),
+        ),
+        SETS,
+    ),
+    Regression(
+        "a rollout waits for a member that fails without a limit",
+        (
+            Patch(
+                "src/persys/core/sets/gate.py",
+                "    return fails and good_at is not None and good_at >= judged_from\n",
+                "    return False\n",
+            ),
+            Patch(
+                "src/persys/core/sets/gate.py",
+                "    return _FAILED if deadline <= now else Gate(GateState.WAITING, deadline)\n",
+                "    return Gate(GateState.WAITING, None)\n",
+            ),
+        ),
+        SETS,
+    ),
+    Regression(
+        "an occurrence is noted after its run is stored",
+        (
+            Patch(
+                "src/persys/scheduler/jobs/controller.py",
+                "            job=found.job,\n"
+                "            runs=[found.run] if found.run is not None else [],\n",
+                "            runs=[found.run] if found.run is not None else [],\n",
+            ),
+            Patch(
+                "src/persys/scheduler/jobs/controller.py",
+                '        log.info(\n            "job.occurrence_settled",\n',
+                "        await self._jobs.commit(job_id, job=found.job, now=now)\n"
+                '        log.info(\n            "job.occurrence_settled",\n',
+            ),
+        ),
+        JOBS,
+    ),
+    Regression(
+        "an attempt that was removed is created again",
+        (
+            Patch(
+                "src/persys/core/jobs/run.py",
+                '    return Failed("its workload was removed") if member.created else None\n',
+                "    return None\n",
+            ),
+        ),
+        JOBS,
+    ),
 )
 
 
@@ -437,7 +543,8 @@ def _limit_cpu() -> None:
 
 def _ended(process: subprocess.Popen[str]) -> _End:
     assert process.stdout is not None
-    output = process.stdout.read()
+    with process.stdout as stream:
+        output = stream.read()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return _End(output, used.ru_utime + used.ru_stime)

@@ -10,6 +10,9 @@ import pytest
 DEADLINE_SECONDS = 3000  # on a machine that is busy with other tests
 pytestmark = pytest.mark.timeout(DEADLINE_SECONDS + 600)
 SEEDS = ("1..5", "26..29", "176..179", "239..239")
+SETS = ("--sets", "4", "--jobs", "3")
+SET_SEEDS = ("1..3",)
+MORE_SET_SEEDS = ("4..50", "51..100")
 MORE_SEEDS = ("6..25", "30..45", "180..190")
 
 
@@ -129,6 +132,51 @@ def test_a_cluster_with_a_node_pool_keeps_its_promises_with_many_seeds(tmp_path:
     done = sim("--seeds", "7..25", "--node-pool", "3", cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def set_output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The output for the fixed seeds with sets and jobs."""
+    directory = tmp_path_factory.mktemp("sets")
+    runs = [sim("--seeds", seeds, *SETS, cwd=directory) for seeds in SET_SEEDS]
+    return "".join(run.stdout + run.stderr + f"exit {run.returncode}\n" for run in runs)
+
+
+def test_no_seed_with_sets_and_jobs_violates_a_promise(set_output: str) -> None:
+    assert set_output.count("exit 0\n") == len(SET_SEEDS), set_output
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seeds", MORE_SET_SEEDS)
+def test_more_seeds_with_sets_and_jobs_violate_no_promise(seeds: str, tmp_path: Path) -> None:
+    done = sim("--seeds", seeds, *SETS, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promise_14_in_simulation_a_rollout_leaves_enough_healthy_members(set_output: str) -> None:
+    assert "14 availability" not in set_output
+
+
+def test_promise_15_in_simulation_a_bad_revision_reaches_one_batch(set_output: str) -> None:
+    assert "15 one batch" not in set_output
+    assert "15 one rollback" not in set_output
+
+
+def test_promise_16_in_simulation_an_occurrence_runs_at_most_once(set_output: str) -> None:
+    assert "16 occurrence" not in set_output
+    assert "16 at most once" not in set_output
+
+
+def test_promise_17_in_simulation_rollouts_and_runs_end(set_output: str) -> None:
+    assert "17 rollout ends" not in set_output
+    assert "8 everything ends" not in set_output  # also reported for a rollout that does not end
+
+
+def test_sets_and_a_node_pool_are_refused_together(tmp_path: Path) -> None:
+    done = sim("--seed", "1", "--sets", "2", "--node-pool", "3", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr.count("expected neither")) == (2, 1)
 
 
 def test_a_node_pool_and_a_remote_cluster_are_refused_together(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A planted fault is found, shrunk to the needed events, and replayed from a file."""
 
-from persys.core.agent.next_step import Artefact
+from persys.core.agent.progress import Artefact
 from persys.errors import RuntimeUnavailableError
 from persys.model.workload import Order
 from persys.sim.fakes.node import SimNode

@@ -84,6 +84,22 @@ MAKES = {
     "PlanNodePool": "nodepool plan",
     "PauseNodePool": "nodepool pause",
     "DeleteNodePool": "nodepool delete",
+    "ApplySet": "apply",
+    "ListSets": "set list",
+    "GetSet": "set get",
+    "DeleteSet": "set delete",
+    "ScaleSet": "scale",
+    "PauseRollout": "rollout pause",
+    "ResumeRollout": "rollout resume",
+    "PromoteRollout": "rollout promote",
+    "UndoRollout": "rollout undo",
+    "ApplyJob": "apply",
+    "ListJobs": "job list",
+    "GetJob": "job get",
+    "DeleteJob": "job delete",
+    "RunJob": "job run",
+    "SuspendJob": "job suspend",
+    "CancelRun": "job cancel",
 }
 # What several groups do has one name in all of them.
 VERBS = {"ls": "list", "show-all": "list", "rm": "remove", "describe": "get", "new": "create"}

@@ -86,7 +86,7 @@ def test_each_process_has_its_settings_class(sources: dict[str, str]) -> None:
 def test_every_variable_the_documents_name_exists(
     documents: dict[str, str], sources: dict[str, str], trees: dict[str, ast.Module]
 ) -> None:
-    known = words_in_code(trees, ("cli/", "infra/", "gateway/"))
+    known = words_in_code(trees, ("cli/", "infra/", "gateway/", "model/"))
     for cls in settings_classes(sources).values():
         known |= shown_defaults(cls).keys()
 

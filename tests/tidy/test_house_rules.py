@@ -26,6 +26,7 @@ CLIENT_MODULES = {
     "aiodocker": {"agent/runtimes/docker/engine.py"},
     "boto3": {"providers/ec2.py"},
     "botocore": {"providers/ec2.py"},
+    "cronsim": {"core/jobs/cron.py"},
     "libcloud": {"providers/libcloud.py"},
     "sqlite3": {
         "store/sqlite.py",

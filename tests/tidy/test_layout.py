@@ -20,6 +20,7 @@ FOLDERS = {
     "cli/commands": "one module per command group, so that a command is found under its name",
     "client/grpc": "the gRPC transport; client/rest is its counterpart",
     "gateway/dashboard": "the files that it serves are in static/",
+    "sim/checks": "one module per promise",
     "model": "small records without behaviour",
     "scheduler/discovery": "DNS records and the addresses in them",
     "scheduler/secrets": "the built-in store and the resolver",
@@ -41,14 +42,18 @@ FRAGMENTS = {
     "cli/hosts/options.py": _START_UP,
     "cli/local/demo.py": "the demo workload and its image; up.py is long",
     "cli/local/whatif.py": _START_UP,
+    "client/sets_jobs.py": _RPCS,
     "core/intent/diff.py": "persysctl imports only field_changes.py: start-up time",
-    "core/intent/suggestions.py": _LAYERS,
+    "core/jobs/retries.py": "run.py is one of the longest modules",
     "scheduler/api/control_stream.py": _RPCS,
     "scheduler/api/drift.py": _RPCS,
     "scheduler/api/logs_exec.py": _RPCS,
     "scheduler/auth/authorization.py": "used by the server, before a request reaches a replica",
     "scheduler/commit/store_guard.py": "used by the server, for the store of all replicas",
     "scheduler/membership/home_contacts.py": "a loop of its own; leases.py is about nodes",
+    "sim/actors/set_users.py": "only clusters with sets have them",
+    "sim/checks/jobs.py": "one module per promise",
+    "sim/set_world.py": "an optional world, like pool_world.py",
     "scheduler/reconcile/operation_log.py": "reconciler.py is one of the longest modules",
 }
 # Names that occur twice in one package and mean the same in both places. The folders `api`, `commands` and
@@ -64,7 +69,16 @@ SHARED_NAMES = {
         "store": "the files of an image store, the database of the journal",
         "usage": "CPU, memory and traffic of workloads, per runtime",
     },
-    "scheduler": {"records": "stored records, in memory and of drift"},
+    "core": {
+        "changes": "what users change in sets or jobs",
+        "checks": "which node pools, sets or jobs are valid",
+        "members": "the members of sets or of runs",
+        "situation": "the input and the output of a decision",
+    },
+    "scheduler": {
+        "controller": "the loop of the leader over node pools, sets or jobs",
+        "records": "stored records, in memory and of drift",
+    },
     "wire": {"messages": "the messages of one contract"},
 }
 

@@ -202,7 +202,13 @@ def build_workloads(
         previous_logs,
         environment.deadlines,
     )
-    probes = HealthProbes(clock, metrics, shared.supervisor, wake=shared.queue.wake)
+    probes = HealthProbes(
+        clock,
+        metrics,
+        shared.supervisor,
+        wake=shared.queue.wake,
+        guests=lambda: environment.runtimes.guests,
+    )
     worker = Worker(
         journal,
         shared.locks,

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from persys.core.agent.admission import Load
 from persys.core.agent.garbage import Kind
-from persys.core.agent.next_step import Step
+from persys.core.agent.progress import Step
 from persys.infra.telemetry.call_metrics import SECONDS, CallMetrics
 from persys.infra.tls.tls import Tls
 from persys.model.action import ActionKind, ActionState

@@ -15,7 +15,7 @@ from msgspec import Struct
 from persys.agent.journal.records import Image
 from persys.agent.node.host import CpuTime, Disk, Memory
 from persys.core.agent.garbage import ImageUse, Item
-from persys.core.agent.next_step import Artefact
+from persys.core.agent.progress import Artefact
 from persys.core.agent.report import DownloadProgress, LayerProgress
 from persys.core.agent.storage import LocalPool
 from persys.model.ids import WorkloadId
@@ -150,6 +150,16 @@ class Disks(Protocol):
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
         """Raises NotFoundError if there is no such disk. Called only after its workload was deleted."""
+
+
+class Guests(Protocol):
+    """The guest agents of VMs."""
+
+    async def ping(self, vm_id: str, *, deadline: float) -> str:
+        """Returns "" if the guest agent responds within the deadline in seconds, else the problem.
+
+        Raises RuntimeUnavailableError: nothing is known about the guest.
+        """
 
 
 class PoolSource(Protocol):

@@ -3,6 +3,7 @@
     scheduler.py    SchedulerClient: all calls to a cluster; tokens, secrets, quarantined records
     calls.py        the base of the call groups: the stub and the default deadline
     workloads.py    workloads: apply, logs, exec, volumes, images, suggestions
+    sets_jobs.py    sets with their rollouts, jobs with their runs
     cluster.py      nodes, drift, orphans, events, explain and plan, mode and recovery
     agent.py        AgentClient: inspects one agent
     http.py         the HTTP client for gateways and persys-ca

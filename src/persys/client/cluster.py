@@ -165,9 +165,11 @@ class ClusterCalls(SchedulerCalls):
         )
         return response
 
-    def plan(self, requests: Iterable[pb.ApplyWorkloadRequest]) -> list[pb.WorkloadPlan]:
-        """What applying these requests in order would do. Changes nothing."""
-        request = pb.PlanWorkloadsRequest(workloads=requests)
+    def plan(
+        self, requests: Iterable[pb.ApplyWorkloadRequest], *, sets: Iterable[pb.SetSpec] = ()
+    ) -> list[pb.WorkloadPlan]:
+        """What applying these requests in order would do, and then these sets. Changes nothing."""
+        request = pb.PlanWorkloadsRequest(workloads=requests, sets=sets)
         response: pb.PlanWorkloadsResponse = call(
             self._stub.PlanWorkloads, request, timeout=self._timeout
         )

@@ -9,6 +9,7 @@ created. The agent repairs it, so nothing is sent.
 
 `unassigned_copies` and `orphans` check everything that a node lists. An orphan is neither assigned to the
 node nor has a tombstone. Only an operator adopts or deletes it, so an empty store cannot cause a deletion.
+`describe_copies` shows the copies of a workload to users.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,6 +19,7 @@ from datetime import datetime, timedelta
 from persys.core.agent.deviations import DRIFT
 from persys.core.nodes import Phase
 from persys.core.reconcile.situation import (
+    Copy,
     Policy,
     Situation,
     awaits_retry,
@@ -179,4 +181,47 @@ def _orphan(
         epoch=seen.epoch,
         actual=seen.actual,
         counts=found.counts,
+    )
+
+
+SHOWN_MAX = 20  # copies in an explanation
+
+
+def describe_copies(workload_id: WorkloadId, copies: Iterable[Copy]) -> list[str]:
+    lines = [_line(workload_id, copy) for copy in copies]
+    if len(lines) > SHOWN_MAX:
+        return [*lines[:SHOWN_MAX], f"and {len(lines) - SHOWN_MAX} more"]
+    return lines
+
+
+def _line(workload_id: WorkloadId, copy: Copy) -> str:
+    node_id = copy.node_id
+    if copy.being_removed:
+        return _old_copy(copy)
+    commands = (
+        f"`persysctl orphans get {node_id} {workload_id}` shows it, "
+        f"`persysctl orphans delete {node_id} {workload_id}` removes it"
+    )
+    if copy.counts:
+        return f"{node_id}: an orphan with epoch {copy.epoch}; {commands}"
+    return (
+        f"{node_id}: the node reports a copy with epoch {copy.epoch} without proof of assignment; "
+        f"it is ignored; {commands}"
+    )
+
+
+def _old_copy(copy: Copy) -> str:
+    if copy.kept is not None:
+        return (
+            f"{copy.node_id}: the offloaded copy with epoch {copy.epoch}, which is removed when the "
+            "workload runs in tier 0"
+        )
+    line = f"{copy.node_id}: an old copy with epoch {copy.epoch}, which is being removed"
+    if not copy.lost:
+        return line
+    if not copy.may_run:
+        return f"{line} when the node returns; it does not run"
+    return (
+        f"{line} when the node returns; if the machine does not return: "
+        f"`persysctl node confirm-dead {copy.node_id}`"
     )

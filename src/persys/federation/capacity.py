@@ -70,7 +70,8 @@ class Offer(Struct, frozen=True):
         return replace(
             found,
             types=self.types,
-            features=found.features | images,
+            # Another cluster may start a workload again.
+            features=found.features - {feature.RUN_ONCE} | images,
             remote=self.remote,
             largest=self.largest,
             # The size of a local pool is measured rarely.

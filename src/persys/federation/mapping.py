@@ -12,7 +12,8 @@ from hashlib import sha256
 from msgspec.structs import replace
 
 from persys.core.agent.admission import NODE_FULL, demand_of
-from persys.core.agent.next_step import COMPLETED, Artefact, Condition, Settled
+from persys.core.agent.next_step import COMPLETED
+from persys.core.agent.progress import Artefact, Condition, Settled
 from persys.core.federation.cluster_ids import HOME_CLUSTER as HOME_CLUSTER
 from persys.core.federation.cluster_ids import HOME_STOP_AFTER as HOME_STOP_AFTER
 from persys.core.federation.cluster_ids import prefix_of

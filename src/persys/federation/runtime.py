@@ -13,7 +13,7 @@ from persys.agent.journal.records import Image
 from persys.agent.ports import PullWatch
 from persys.core.agent.admission import NODE_FULL
 from persys.core.agent.garbage import ImageUse, Item, Kind
-from persys.core.agent.next_step import Artefact
+from persys.core.agent.progress import Artefact
 from persys.core.placement.requirements import has_data
 from persys.errors import DeniedError, NotFoundError, RefusedError, RuntimeUnavailableError
 from persys.federation.events import RemoteEvents

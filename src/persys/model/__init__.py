@@ -13,6 +13,8 @@
     identity.py    identities, callers and tokens
     role.py        roles and permissions, apart because persysctl needs them at start-up
     nodepool.py    node pools and their machines
+    sets.py        sets: their templates, policies and rollouts
+    job.py         jobs and their runs
     secret.py      stored secrets, and references to them
 
 Every other package imports it. It imports only errors.

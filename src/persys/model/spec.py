@@ -73,6 +73,7 @@ class HealthType(StrEnum):
     HTTP = "http"
     TCP = "tcp"
     EXEC = "exec"
+    GUEST_AGENT = "guest-agent"  # of a VM: its guest agent responds
 
 
 class HealthCheck(Struct, frozen=True, omit_defaults=True):
@@ -131,6 +132,7 @@ class StackNeeds(Struct, frozen=True, omit_defaults=True):
     privileged: bool = False
     privileged_by: str = ""  # the path of the first key that needs a privileged node
     holds_data: bool = False
+    restarts: str = ""  # the first service that Docker restarts when it exits
 
 
 class ComposeSpec(Struct, frozen=True, tag="compose"):
@@ -205,6 +207,7 @@ class VMSpec(Struct, frozen=True, tag="vm"):
     restart: RestartPolicy = RestartPolicy()
     stop_grace_seconds: int = 0  # 0: the node's default
     login: Login = Login()
+    health: HealthCheck = HealthCheck()
 
 
 def is_address(os_image: str) -> bool:

@@ -59,6 +59,8 @@ class WorkloadStatus(Struct, frozen=True):
     revision: Revision = Revision("")  # last reported by its node
     epoch: int = 0
     metadata: dict[str, str] = {}
+    # Since when it is running without a restart and its health check, if any, passes. None: it is not.
+    healthy_since: datetime | None = None
 
 
 class Retry(Struct, frozen=True):

@@ -17,6 +17,19 @@ class Desired(StrEnum):
     DELETED = "deleted"
 
 
+class Membership(Struct, frozen=True, omit_defaults=True):
+    """The set or the run of a job that a workload belongs to. Only its owner changes it."""
+
+    owner: str  # the id of the set, or of the run
+    index: int  # from 0, the value of PERSYS_INDEX
+    number: (
+        int  # the last part of the workload id; it differs from `index` during a start-first update
+    )
+    revision: int = 1  # the revision of the set that it runs; of a run: the attempt, from 1
+    node_id: NodeId = NodeId("")  # of a set with one member per node: its node
+    job_id: str = ""  # "": a member of a set
+
+
 class Workload(Struct, frozen=True):
     id: WorkloadId
     spec: Spec
@@ -29,6 +42,13 @@ class Workload(Struct, frozen=True):
     rules: Rules = Rules()
     stop_after_seconds: int = 0  # 0: never
     stopped_because: str = ""  # why the scheduler set the desired state to stopped; "": a user did
+    membership: Membership | None = None  # None: it is not a member
+    run_deadline_seconds: int = 0  # of a member of a job: since its first start; 0: no limit
+
+    @property
+    def runs_once(self) -> bool:
+        """Whether it is a member of a job: only the retries of the job run it again."""
+        return self.membership is not None and bool(self.membership.job_id)
 
 
 class StoredIntent(Struct, frozen=True):
@@ -48,6 +68,8 @@ class Order(Struct, frozen=True):
     keeps_data: bool = False  # of a delete: its volumes stay
     secret_env: tuple[str, ...] = ()  # variables whose values are never shown
     proof: bytes = b""  # of the assignment; the agent stores and reports it
+    run_once: bool = False  # a member of a job: it is started at most once
+    run_deadline_seconds: int = 0  # since its first start; 0: no limit
 
 
 class SuggestedAction(StrEnum):

@@ -83,20 +83,8 @@ class Scheduler:
         self._clock = clock
         self.metrics = metrics or Metrics()
         self.supervisor = supervisor or Supervisor("scheduler", clock, self.metrics.registry)
-        signals = Signals()
-        self.cluster = ClusterState(
-            settings.placement_strategy, node_changed=signals.node_changed.emit
-        )
-        base = build.Base(
-            settings,
-            store,
-            clock,
-            random or SystemRandom(),
-            self.metrics,
-            self.supervisor,
-            signals,
-            self.cluster,
-        )
+        base = self._base(random or SystemRandom())
+        self.cluster = base.cluster
         commit = self._build_commit(base, name=name, shared=shared)
         agents = build.build_agents(
             base,
@@ -109,6 +97,8 @@ class Scheduler:
         self.limited, self.streams = agents.limited, agents.streams
         self.secrets, self.agents = agents.secrets, agents.agents
         self._build_features(base, commit, agents, revoke=revoke, names=names)
+        self._build_sets(base, commit)
+        self._build_jobs(base, commit)
         self._build_node_pools(base, commit, agents, machines or MachineSources(open_provider))
         self.expiry = CertificateExpiry(self.committer, clock) if watches_certificates else None
         self._collector = self._register_gauges()
@@ -116,6 +106,24 @@ class Scheduler:
     @property
     def events(self) -> EventLog:
         return self.cluster.events
+
+    def _base(self, random: Random) -> build.Base:
+        signals = Signals()
+        cluster = ClusterState(
+            self._settings.placement_strategy,
+            node_changed=signals.node_changed.emit,
+            member_changed=signals.member_changed.emit,
+        )
+        return build.Base(
+            self._settings,
+            self._store,
+            self._clock,
+            random,
+            self.metrics,
+            self.supervisor,
+            signals,
+            cluster,
+        )
 
     def _build_commit(self, base: build.Base, *, name: str, shared: bool) -> build.CommitParts:
         commit = build.build_commit(
@@ -158,8 +166,20 @@ class Scheduler:
         self.denials = DenialLog(self.committer, base.clock)
         self.requests = OwnedWork(self.supervisor, limit=REQUESTS_MAX, stopped=not_leading)
         self.tokens = Tokens(self.cluster, self.committer, base.clock)
-        self.suggestions = Suggestions(self.cluster, self.reconciler, self.committer, base.clock)
         self.workload_counter = WorkloadCounter(self.cluster, base.clock)
+
+    def _build_sets(self, base: build.Base, commit: build.CommitParts) -> None:
+        parts = build.build_sets(base, commit, self._reconcile)
+        self.sets, self.set_controller = parts.sets, parts.controller
+        self.set_states, self.set_views = parts.states, parts.views
+        self.autoscaler = parts.autoscaler
+        self.suggestions = Suggestions(
+            self.cluster, self.reconciler, self.committer, self.sets, base.clock
+        )
+
+    def _build_jobs(self, base: build.Base, commit: build.CommitParts) -> None:
+        parts = build.build_jobs(base, commit, self._reconcile)
+        self.jobs, self.job_controller, self.job_views = parts.jobs, parts.controller, parts.views
 
     def _build_node_pools(
         self,
@@ -204,6 +224,8 @@ class Scheduler:
         # A standby receives no heartbeats: every node gets a full lease before it is judged.
         self.leases.renew_all()
         self.home_contacts.begin_to_lead()
+        self.set_controller.begin_to_lead()
+        self.autoscaler.begin_to_lead()
         self.removal.resume()
         self.secrets.check_key()
         if self.discovery is not None:
@@ -285,6 +307,9 @@ class Scheduler:
             Loop("denials", self.denials.run),
             Loop("home_contacts", self.home_contacts.run),
             Loop("nodepools", self.pool_controller.run),
+            Loop("sets", self.set_controller.run),
+            Loop("autoscale", self.autoscaler.run),
+            Loop("jobs", self.job_controller.run),
             Loop("reconcile_pass", partial(self.resync.reconcile, settings.reconcile_interval)),
             Loop("survey", partial(self.resync.poll_nodes, settings.drift_detect_interval)),
         )

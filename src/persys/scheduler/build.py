@@ -5,7 +5,7 @@ links to the parts that react. Read the functions in their order.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from persys.core.event_retention import EventLimits
@@ -31,6 +31,10 @@ from persys.scheduler.drift.orphans import Orphans
 from persys.scheduler.drift.tombstones import TombstoneCleaner
 from persys.scheduler.ha.leader_key import LeaderKey
 from persys.scheduler.ha.leader_lease import LeaderLease
+from persys.scheduler.jobs.attempt_states import AttemptStates
+from persys.scheduler.jobs.controller import JobController
+from persys.scheduler.jobs.job_api import JobViews
+from persys.scheduler.jobs.jobs import Jobs
 from persys.scheduler.membership.heartbeat import ReportLimits
 from persys.scheduler.membership.leases import NodeLeases
 from persys.scheduler.membership.node_records import NodeRecords
@@ -52,9 +56,15 @@ from persys.scheduler.nodepools.provision import (
 )
 from persys.scheduler.reconcile.reconciler import Reconciler, policy_of
 from persys.scheduler.reconcile.resync import Resync
+from persys.scheduler.reconcile.situation_builder import SituationBuilder
 from persys.scheduler.recovery.mode import ModeTracker
 from persys.scheduler.secrets.references import Resolver, SecretSource
 from persys.scheduler.secrets.store import SecretStore
+from persys.scheduler.sets.autoscaler import Autoscaler, query_value
+from persys.scheduler.sets.controller import SetController
+from persys.scheduler.sets.member_states import MemberStates
+from persys.scheduler.sets.set_views import SetViews
+from persys.scheduler.sets.sets import Sets
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.signals import NodeCall, Signals
 from persys.scheduler.state.cluster import ClusterState
@@ -75,6 +85,8 @@ class Base:
     supervisor: Supervisor
     signals: Signals
     cluster: ClusterState
+    # Serialize the changes of a node record.
+    node_locks: KeyedLock[NodeId] = field(default_factory=KeyedLock)
 
     def new_uid(self) -> str:
         return f"{self.random.getrandbits(128):032x}"
@@ -135,6 +147,22 @@ class NodePoolParts:
     pools: NodePools
     controller: PoolController
     forecast: PoolForecast
+
+
+@dataclass(frozen=True, slots=True)
+class SetParts:
+    states: MemberStates
+    controller: SetController
+    sets: Sets
+    views: SetViews
+    autoscaler: Autoscaler
+
+
+@dataclass(frozen=True, slots=True)
+class JobParts:
+    controller: JobController
+    jobs: Jobs
+    views: JobViews
 
 
 def build_commit(
@@ -205,9 +233,13 @@ def build_reconcile(base: Base, commit: CommitParts) -> ReconcileParts:
         commit.committer,
         base.clock,
         policy=policy_of(settings),
-        node_lease=settings.node_lease,
-        node_grace=settings.node_unavailable_grace.total_seconds(),
-        offload_after=settings.offload_after,
+        situations=SituationBuilder(
+            base.cluster,
+            base.clock,
+            node_lease=settings.node_lease,
+            node_grace=settings.node_unavailable_grace.total_seconds(),
+            offload_after=settings.offload_after,
+        ),
         random=base.random,
         metrics=base.metrics,
         supervisor=base.supervisor,
@@ -270,6 +302,7 @@ def build_dispatch(
         supervisor=base.supervisor,
         grace=base.settings.missing_grace_period,
         wake=reconcile.reconciler.wake,
+        locks=base.node_locks,
     )
     observations = Observations(
         base.cluster,
@@ -334,7 +367,7 @@ def build_membership(
         base.supervisor, "revocation", clock, expects=PersysError
     )
     removed = RemovedNodes(base.cluster, revoke, revoking=revoking)
-    locks: KeyedLock[NodeId] = KeyedLock()
+    locks = base.node_locks
     removal = NodeRemoval(base.cluster, commit.committer, clock, removed=removed, locks=locks)
     records = NodeRecords(
         base.cluster,
@@ -430,6 +463,81 @@ def build_node_pools(
     )
     forecast = PoolForecast(cluster, observed, controller, provisioner, clock)
     return NodePoolParts(pools, controller, forecast)
+
+
+def build_sets(base: Base, commit: CommitParts, reconcile: ReconcileParts) -> SetParts:
+    """Sets: the records that users change, and the loop that changes their members."""
+    cluster, clock, signals = base.cluster, base.clock, base.signals
+    states = MemberStates(cluster, clock)
+    controller = SetController(
+        cluster,
+        commit.committer,
+        reconcile.reconciler,
+        states,
+        clock,
+        may_act=lambda: not commit.modes.is_frozen and commit.leader_lease.is_confirmed,
+        work=KeyedWork(base.supervisor, "set", clock, expects=PersysError),
+        metrics=base.metrics,
+    )
+    signals.member_changed.connect(controller.member_changed)
+    signals.node_changed.connect(controller.node_changed)
+    signals.records_loaded.connect(lambda _: controller.wake_all())
+    signals.mode_normal.connect(lambda _: controller.wake_all())
+    sets = Sets(
+        cluster,
+        commit.committer,
+        reconcile.reconciler,
+        states,
+        clock,
+        changed=controller.wake,
+        check_leader=commit.leader_lease.check,
+    )
+    autoscaler = Autoscaler(
+        cluster,
+        sets,
+        clock,
+        query=query_value,
+        may_act=lambda: not commit.modes.is_frozen and commit.leader_lease.is_confirmed,
+        work=KeyedWork(base.supervisor, "autoscale", clock, expects=PersysError),
+    )
+    views = SetViews(
+        cluster,
+        states,
+        sets,
+        clock,
+        problem=controller.problem,
+        scale_reason=autoscaler.reason,
+    )
+    return SetParts(states, controller, sets, views, autoscaler)
+
+
+def build_jobs(base: Base, commit: CommitParts, reconcile: ReconcileParts) -> JobParts:
+    """Jobs: the records that users change, and the loop that starts runs and changes their members."""
+    cluster, clock, signals = base.cluster, base.clock, base.signals
+    jobs = Jobs(
+        cluster,
+        commit.committer,
+        reconcile.reconciler,
+        clock,
+        changed=signals.job_changed.emit,
+        check_leader=commit.leader_lease.check,
+        metrics=base.metrics,
+    )
+    grace = base.settings.node_unavailable_grace.total_seconds()
+    controller = JobController(
+        cluster,
+        jobs,
+        reconcile.reconciler,
+        AttemptStates(cluster, clock, node_grace=grace),
+        clock,
+        may_act=lambda: not commit.modes.is_frozen and commit.leader_lease.is_confirmed,
+        work=KeyedWork(base.supervisor, "job", clock, expects=PersysError),
+    )
+    signals.job_changed.connect(controller.wake)
+    signals.member_changed.connect(controller.member_changed)
+    signals.records_loaded.connect(lambda _: controller.wake_all())
+    signals.mode_normal.connect(lambda _: controller.wake_all())
+    return JobParts(controller, jobs, JobViews(cluster, jobs, clock))
 
 
 def connect(

@@ -1,8 +1,10 @@
 """The port to the agents. The gRPC adapter is `agents.py`."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from persys.core.reconcile.effects import Remove
+from persys.errors import UnavailableError
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType
@@ -17,6 +19,14 @@ class Agents(Protocol):
         self, node_id: NodeId, endpoint: str, workload: Workload, epoch: int
     ) -> Observation:
         """Send the order. Returns the state that the agent reports, often only pending."""
+
+    async def apply_all(
+        self, node_id: NodeId, endpoint: str, orders: Sequence[tuple[Workload, int]]
+    ) -> list[Observation | UnavailableError]:
+        """Send several orders, each with its epoch and of another workload, to an agent that accepts batches.
+
+        The results have the sequence of the orders. An order without a reply has the error as its result.
+        """
 
     async def remove(self, removal: Remove, endpoint: str) -> None:
         """Send a removal. Returns when it was accepted, not when it is done."""

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from persys.core.reconcile.effects import Effect
 from persys.model.ids import NodeId
 from persys.model.placement import Tombstone
+from persys.model.workload import Workload
 
 T = TypeVar("T")
 
@@ -44,11 +45,14 @@ class Signals:
     node_changed: Signal[NodeId] = field(
         default_factory=Signal
     )  # its record was written or deleted
+    # A member of a set or a run, its assignment, its status or its retry.
+    member_changed: Signal[Workload] = field(default_factory=Signal)
     node_called: Signal[NodeCall] = field(default_factory=Signal)
     node_returned: Signal[NodeId] = field(default_factory=Signal)  # it registered or is ready again
     node_replies: Signal[NodeId] = field(default_factory=Signal)  # to calls, after it did not
     agent_replaced: Signal[NodeId] = field(default_factory=Signal)  # another process is its agent
     state_changed: Signal[NodeId] = field(default_factory=Signal)  # on the node, without an order
+    job_changed: Signal[str] = field(default_factory=Signal)  # by a user
     records_loaded: Signal[None] = field(default_factory=Signal)
     leader_confirmed: Signal[None] = field(default_factory=Signal)  # the store confirmed our lease
     mode_normal: Signal[None] = field(default_factory=Signal)

@@ -3,11 +3,12 @@
     run.py               one run of a plan, its outcome, and the shrinking of failing plans
     world.py             the simulated cluster: starts processes and undoes faults
     federated_world.py   two clusters, of which one is a federated node of the other
-    pool_world.py        a cluster with a node pool, and a provider that fails
+    pool_world.py        a cluster with a node pool
+    set_world.py         a cluster with sets and jobs
     scenario/            plans: user requests and faults, generated from a seed
     engine/              virtual time, simulated processes, clocks, trace
     network/             calls and streams between processes, with faults
-    fakes/               the environment of agents and schedulers: Docker, disks, store
+    fakes/               the environment of agents and schedulers: Docker, disks, store, provider
     actors/              users, the operator, hostile nodes
     checks/              the promises, checked at every step
     nodepools/           node pools: a simulated provider, and a year of load

@@ -30,6 +30,8 @@ from persys.sim.federated_world import FederatedWorld
 from persys.sim.pool_world import PoolWorld
 from persys.sim.scenario.faults import inject
 from persys.sim.scenario.plan import Plan, PlannedEvent, Shape
+from persys.sim.scenario.set_requests import JOB_KINDS, SET_KINDS
+from persys.sim.set_world import SetWorld
 from persys.sim.world import World
 from persys.store import keys
 
@@ -58,6 +60,9 @@ USER_KINDS = frozenset(
         "uncordon",
         "remove",
         "snapshot",
+        "set-plain",
+        *SET_KINDS,
+        *JOB_KINDS,
     }
 )
 
@@ -104,6 +109,8 @@ def run(plan: Plan, world_type: type[World] | None = None) -> Outcome:
 def _world_type(shape: Shape) -> type[World]:
     if shape.remote_nodes:
         return FederatedWorld
+    if shape.sets or shape.jobs:
+        return SetWorld
     return PoolWorld if shape.pool_machines else World
 
 
@@ -237,9 +244,11 @@ async def _watch_bugs(world: World, bugs: list[str]) -> None:
 async def _record_blocked_agents(world: World) -> None:
     """Record agents that are dead or without Docker: deadlines do not apply to them."""
     time = asyncio.get_running_loop().time
-    hindered = world.invariants.contacts.hindered
+    contacts = world.invariants.contacts
     while True:
-        hindered.update({node.id: time() for node in world.nodes.values() if node.cannot_act})
+        nodes = list(world.nodes.values())
+        contacts.untrusted.update({node.id: time() for node in nodes if node.false_reports})
+        contacts.hindered.update({node.id: time() for node in nodes if node.cannot_act})
         await asyncio.sleep(HINDRANCE_SECONDS)
 
 

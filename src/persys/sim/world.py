@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from persys.agent.journal.records import Entry
 from persys.core.placement.index.node_index import NodeIndex
 from persys.errors import FencedError, PersysError
 from persys.model.ids import NodeId, WorkloadId
@@ -41,12 +42,13 @@ from persys.wire.metadata_keys import DATA_AGE_MS, ROLE
 START_AGAIN_SECONDS = 2.0
 IN_TOUCH_SECONDS = 12.0
 NODE_LEASE_SECONDS = 30.0
-_ORDERS = frozenset({"ApplyWorkload", "DeleteWorkload"})
+_ORDERS = frozenset({"ApplyWorkload", "ApplyWorkloads", "DeleteWorkload"})
 _QUIET = frozenset({"ListNodes", "Heartbeat", "GetMode"})
 
 
 class World:
     node_type = SimNode
+    users_type = Users
     ha_scheduler_type = HaScheduler
     settling_seconds = 0.0  # after convergence, until nothing is written any more
 
@@ -61,9 +63,7 @@ class World:
         probe = Probe(
             loop.time,
             live=self.live,
-            journal_entry=lambda node_id, workload_id: self.machine(node_id).disk.journal_entry(
-                workload_id
-            ),
+            journal_entry=self._journal_entry,
             holds=lambda node_id: self.machine(node_id).holds() if node_id != HOSTILE else (),
             keeps=lambda node_id: self.machine(node_id).keeps(),
             silent_since=self._silent_since,
@@ -91,7 +91,7 @@ class World:
         }
         self.clones: dict[str, SimNode] = {}
         self.hostile: SimProcess | None = None
-        self.users = Users(
+        self.users = self.users_type(
             plan.seed,
             SimProcess(plan.shape.name(USER), self.trace, died=lambda _: None),
             self.network,
@@ -178,6 +178,11 @@ class World:
         """A node or a clone."""
         return self.nodes.get(address) or self.clones[address]
 
+    def _journal_entry(self, node_id: NodeId, workload_id: WorkloadId) -> Entry | None:
+        if node_id == HOSTILE:
+            return None
+        return self.machine(node_id).disk.journal_entry(workload_id)
+
     def _silent_since(self, node_id: NodeId) -> float | None:
         """Since when the runtimes of a node do not respond."""
         node = self.nodes.get(node_id)
@@ -253,8 +258,9 @@ class World:
         return clone
 
     def has_contact(self, node: SimNode) -> bool:
-        """A scheduler has acknowledged a recent heartbeat."""
-        return self.invariants.heartbeats.silent_for(node.id) < IN_TOUCH_SECONDS
+        """A scheduler has acknowledged a recent heartbeat, and the node is still on record."""
+        is_recorded = keys.node_key(NodeId(node.id)) in self.invariants.mirror.nodes
+        return is_recorded and self.invariants.heartbeats.silent_for(node.id) < IN_TOUCH_SECONDS
 
     def start_hostile(self) -> None:
         """Start a node with a valid identity that sends arbitrary reports; at most one at a time."""
@@ -289,18 +295,12 @@ class World:
             (method, request)
             for listener, method, request in self._past_orders
             if listener == node.id
-            and 0 < request.epoch < self._newest_epoch(node, request.id)
+            and 0 < request.epoch < node.disk.newest_epoch(WorkloadId(request.id))
             # After a loss it is unknown whether a record had required a deletion.
             and (method == "ApplyWorkload" or not self.invariants.losses.ever)
         ]
         if old:
             self.spawn(self._deliver(node, *self._late.choice(old)))
-
-    def _newest_epoch(self, node: SimNode, workload_id: str) -> int:
-        entry = node.disk.journal_entry(WorkloadId(workload_id))
-        return (
-            entry.order.epoch if entry is not None else node.disk.removed(WorkloadId(workload_id))
-        )
 
     async def _deliver(self, node: SimNode, method: str, request: Any) -> None:
         sender = SimProcess("late", self.trace, died=lambda _: None)
@@ -385,7 +385,9 @@ class World:
         self.trace.add(listener, f"receives {method}")
         if listener in self.nodes:
             self.invariants.order_received(NodeId(listener), request)
-            if method in _ORDERS:
+            if method == "ApplyWorkloads":
+                self._past_orders += [(listener, "ApplyWorkload", one) for one in request.orders]
+            elif method in _ORDERS:
                 self._past_orders.append((listener, method, request))
 
     def _answered(

@@ -23,6 +23,10 @@ TOKENS = "/tokens/"
 REMOVED = "/removed/"
 NODE_POOLS = "/nodepools/"
 MACHINES = "/machines/"
+SETS = "/sets/"
+SET_REVISIONS = "/setrevisions/"
+JOBS = "/jobs/"
+RUNS = "/runs/"
 EPOCHS = "/epochs/cluster"
 CLUSTER = "/cluster"
 LEADER = "/leader"
@@ -86,6 +90,22 @@ def machine_key(name: str) -> str:
     return f"{MACHINES}{name}"
 
 
+def set_key(set_id: str) -> str:
+    return f"{SETS}{set_id}"
+
+
+def set_revision_key(set_id: str, number: int) -> str:
+    return f"{SET_REVISIONS}{set_id}/{number}"
+
+
+def job_key(job_id: str) -> str:
+    return f"{JOBS}{job_id}"
+
+
+def run_key(job_id: str, run_id: str) -> str:
+    return f"{RUNS}{job_id}/{run_id}"
+
+
 def removed_key(node_id: NodeId) -> str:
     return f"{REMOVED}{node_id}"
 
@@ -96,8 +116,11 @@ def tombstone_key(node_id: NodeId, workload_id: WorkloadId) -> str:
 
 def event_key(at: datetime, sequence: int) -> str:
     """`sequence` makes the key unique and orders events with equal timestamps."""
-    utc = at.astimezone(UTC)  # strftime does not pad the year on every platform
-    return f"{EVENTS}{utc.year:04}{utc:%m%dT%H%M%S.%f}Z-{sequence:012d}"
+    utc = at if at.tzinfo is UTC else at.astimezone(UTC)
+    # Not strftime: it is slower, and does not pad the year on every platform.
+    day = f"{utc.year:04}{utc.month:02}{utc.day:02}"
+    time = f"{utc.hour:02}{utc.minute:02}{utc.second:02}.{utc.microsecond:06}"
+    return f"{EVENTS}{day}T{time}Z-{sequence:012d}"
 
 
 def is_event(key: str) -> bool:

@@ -75,6 +75,8 @@ def guard_bytes(key: str) -> int:
 def key_bytes(key: str) -> int:
     if not key:
         raise InvalidError("key", "must not be empty")
+    if key.isascii():
+        return len(key)
     try:
         return len(key.encode())
     except UnicodeEncodeError as err:

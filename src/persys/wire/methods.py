@@ -132,6 +132,10 @@ _WORKLOAD = "/workloads/{workload_id}"
 _NODE = "/nodes/{node_id}"
 _ORPHAN = "/orphans/{node_id}/{workload_id}"
 _POOL = "/nodepools/{pool_id}"
+_SET = "/sets/{set_id}"
+_JOB = "/jobs/{job_id}"
+_BY_SET = Scope(ids=("set_id",))
+_BY_JOB = Scope(ids=("job_id",))
 # Nodes are readable, because the holder of a token needs to know the free capacity.
 _NODES = Scope(
     filters=("nodes.drain.blocked.workload_id",),
@@ -240,7 +244,7 @@ _ROWS: tuple[Method, ...] = (
     _read(
         "PlanWorkloads",
         Http("POST", "/plan", body=True),
-        scope=Scope(ids=("workloads.workload_id",)),
+        scope=Scope(ids=("workloads.workload_id", "sets.set_id")),
     ),
     _read(
         "GetCapacity",
@@ -461,6 +465,48 @@ _ROWS: tuple[Method, ...] = (
         scope=REFUSED,
     ),
     _change("DeleteNodePool", Permission.NODES, Http("DELETE", _POOL), scope=REFUSED),
+    # Sets and their rollouts.
+    _change(
+        "ApplySet",
+        Permission.WORKLOADS,
+        Http("POST", "/sets", body=True),
+        scope=Scope(ids=("set.set_id",)),
+    ),
+    _read("ListSets", Http("GET", "/sets"), scope=Scope(filters=("sets.spec.set_id",))),
+    _read("GetSet", Http("GET", _SET), scope=_BY_SET),
+    _change("DeleteSet", Permission.WORKLOADS, Http("DELETE", _SET), scope=_BY_SET),
+    _change(
+        "ScaleSet", Permission.WORKLOADS, Http("POST", f"{_SET}/scale", body=True), scope=_BY_SET
+    ),
+    _change("PauseRollout", Permission.WORKLOADS, Http("POST", f"{_SET}/pause"), scope=_BY_SET),
+    _change("ResumeRollout", Permission.WORKLOADS, Http("POST", f"{_SET}/resume"), scope=_BY_SET),
+    _change("PromoteRollout", Permission.WORKLOADS, Http("POST", f"{_SET}/promote"), scope=_BY_SET),
+    _change(
+        "UndoRollout", Permission.WORKLOADS, Http("POST", f"{_SET}/undo", body=True), scope=_BY_SET
+    ),
+    # Jobs and their runs.
+    _change(
+        "ApplyJob",
+        Permission.WORKLOADS,
+        Http("POST", "/jobs", body=True),
+        scope=Scope(ids=("job.job_id",)),
+    ),
+    _read("ListJobs", Http("GET", "/jobs"), scope=Scope(filters=("jobs.spec.job_id",))),
+    _read("GetJob", Http("GET", _JOB), scope=_BY_JOB),
+    _change("DeleteJob", Permission.WORKLOADS, Http("DELETE", _JOB), scope=_BY_JOB),
+    _change("RunJob", Permission.WORKLOADS, Http("POST", f"{_JOB}/run"), scope=_BY_JOB),
+    _change(
+        "SuspendJob",
+        Permission.WORKLOADS,
+        Http("POST", f"{_JOB}/suspend", body=True),
+        scope=_BY_JOB,
+    ),
+    _change(
+        "CancelRun",
+        Permission.WORKLOADS,
+        Http("POST", f"{_JOB}/runs/{{run_id}}/cancel"),
+        scope=Scope(ids=("job_id", "run_id")),
+    ),
 )
 
 _AGENT_ROWS: tuple[Method, ...] = (
@@ -479,6 +525,7 @@ _AGENT_ROWS: tuple[Method, ...] = (
     Method("RemoveImage", Permission.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
     Method("ListVolumes", Permission.ORDER),
     Method("DeleteVolume", Permission.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
+    Method("ApplyWorkloads", Permission.ORDER, mutating=True),
 )
 
 METHODS: dict[str, Method] = {row.name: row for row in _ROWS}

@@ -1,8 +1,10 @@
 """Every value of the model round-trips through messages and stored bytes."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
+from typing import TypeVar
 
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given
@@ -47,11 +49,15 @@ from persys.wire.agent import messages as agent_messages
 from persys.wire.agent import spec as agent_spec
 from persys.wire.compose import source as compose_source
 from persys.wire.control import messages as control_messages
-from persys.wire.control.spec_decode import workload_rules, workload_spec
+from persys.wire.control.jobs import job_message, job_of
+from persys.wire.control.sets import template_of
+from persys.wire.control.spec_decode import parse_spec, workload_rules, workload_spec
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.specfile.export import pool_text, workload_text
-from persys.wire.specfile.parser import PoolDocument, read_documents, read_spec_file
+from persys.wire.spec.health import CONTAINER_TYPES, VM_TYPES
+from persys.wire.specfile.export import job_text, pool_text, set_text, workload_text
+from persys.wire.specfile.parser import read_documents, read_spec_file
+from persys.wire.specfile.spec_documents import JobDocument, PoolDocument, SetDocument
 from persys.wire.stored import records, revision
 from persys.wire.times import EPOCH, instant, timestamp
 
@@ -87,8 +93,8 @@ volumes = st.builds(
 
 
 @st.composite
-def health_checks(draw: st.DrawFn) -> HealthCheck:
-    kind = draw(st.sampled_from(HealthType))
+def health_checks(draw: st.DrawFn, types: Sequence[HealthType]) -> HealthCheck:
+    kind = draw(st.sampled_from(types))
     probes = kind in (HealthType.HTTP, HealthType.TCP)
     return HealthCheck(
         kind,
@@ -136,7 +142,7 @@ def containers(draw: st.DrawFn) -> ContainerSpec:
         stop_grace_seconds=draw(st.integers(0, 600)),
         init=draw(st.booleans()),
         image_credential=draw(st.one_of(st.just(""), words)),
-        health=draw(health_checks()),
+        health=draw(health_checks(CONTAINER_TYPES)),
         labels=draw(maps),
         files=tuple(
             FileMount(f"/files/{number}", content.encode(), mode)
@@ -226,6 +232,7 @@ def machines(
         restart=restarts,
         stop_grace_seconds=st.integers(0, 600),
         login=logins,
+        health=st.one_of(st.just(HealthCheck()), health_checks(VM_TYPES)),
     )
 
 
@@ -442,6 +449,125 @@ def test_a_node_pool_that_is_shown_as_yaml_can_be_applied_again(
 
     assert isinstance(document, PoolDocument)
     assert document.pool == spec
+
+
+# Members of a set run continuously; those of a job end, and keep no volumes.
+of_sets = containers().map(lambda spec: replace(spec, restart=RestartPolicy()))
+of_jobs = containers().map(
+    lambda spec: replace(
+        spec, restart=RestartPolicy("no"), health=HealthCheck(), managed_volumes=()
+    )
+)
+some = st.integers(1, 1_000)
+needs = st.builds(Resources, some, some, amounts)
+set_templates = st.builds(spec_message, of_sets, needs, maps, rules=rule_sets())
+job_templates = st.builds(spec_message, of_jobs, resources, maps, rules=rule_sets())
+update_policies = st.builds(
+    control_pb2.UpdatePolicy,
+    max_parallel=st.integers(2, 99),
+    order=st.sampled_from(["", "in-place"]),
+    min_healthy_seconds=st.sampled_from([None, 0, 1, 90]),
+    healthy_deadline_seconds=st.sampled_from([0, 91, 600]),
+    on_failure=st.sampled_from(["", "pause"]),
+    canary=st.integers(1, 3),
+    bake_seconds=st.sampled_from([0, 1, 600]),
+)
+scale_policies = st.builds(
+    control_pb2.ScalePolicy,
+    min=st.integers(1, 3),
+    max=st.integers(3, 99),
+    cpu_percent=st.integers(1, 100),
+    memory_percent=st.integers(0, 100),
+    cooldown_seconds=st.sampled_from([0, 1, 90]),
+) | st.builds(
+    control_pb2.ScalePolicy,
+    min=st.integers(1, 3),
+    max=st.integers(3, 99),
+    prometheus_url=texts.map(lambda text: f"http://{text}"),
+    prometheus_query=texts.filter(bool),
+    prometheus_target=st.floats(0.001, 1e9),
+)
+sets = st.builds(
+    control_pb2.SetSpec,
+    set_id=names,
+    replicas=st.integers(3, 99),
+    template=set_templates,
+    update=st.none() | update_policies,
+) | st.builds(
+    control_pb2.SetSpec,
+    set_id=names,
+    template=set_templates,
+    scale=scale_policies,
+    update=st.none() | update_policies,
+)
+jobs = st.builds(
+    control_pb2.JobSpec,
+    job_id=names,
+    template=job_templates,
+    completions=st.sampled_from([0, 2, 99]),
+    parallelism=st.sampled_from([0, 2, 99]),
+    retries=st.integers(0, 9),
+    deadline_seconds=st.sampled_from([0, 1, 3600]),
+    keep=st.sampled_from([0, 1, 99]),
+    fail_on=st.lists(st.integers(1, 255), max_size=3),
+    schedule=st.none()
+    | st.builds(
+        control_pb2.JobSchedule,
+        cron=st.sampled_from(["0 3 * * *", "*/5 * * * 1-5"]),
+        timezone=st.sampled_from(["", "Europe/Berlin"]),
+        overlap=st.sampled_from(["", "allow", "replace"]),
+        start_within_seconds=st.sampled_from([0, 10, 90]),
+    ),
+)
+
+
+@given(sets, st.sampled_from(["Running", "Stopped"]), st.booleans())
+def test_a_set_that_is_shown_as_yaml_can_be_applied_again(
+    spec: control_pb2.SetSpec, desired: str, status: bool
+) -> None:
+    view = control_pb2.SetView(spec=spec, desired_state=desired, phase="Steady")
+
+    (document,) = read_documents(set_text(view, status=status))
+
+    assert isinstance(document, SetDocument)
+    assert document.request.desired_state == desired
+    assert same(document.request.set, spec)
+
+
+@given(jobs, st.booleans())
+def test_a_job_that_is_shown_as_yaml_can_be_applied_again(
+    spec: control_pb2.JobSpec, status: bool
+) -> None:
+    view = control_pb2.JobView(spec=spec, suspended=True)
+
+    (document,) = read_documents(job_text(view, status=status))
+
+    assert isinstance(document, JobDocument)
+    assert same(document.request.job, spec)
+
+
+@given(jobs)
+def test_a_job_round_trips_through_its_message(spec: control_pb2.JobSpec) -> None:
+    job = job_of(spec, template_of(parse_spec(spec.template)))
+    message = job_message(job)
+
+    assert job_of(message, template_of(parse_spec(message.template))) == job
+
+
+SpecWithTemplate = TypeVar("SpecWithTemplate", control_pb2.SetSpec, control_pb2.JobSpec)
+
+
+def same(one: SpecWithTemplate, other: SpecWithTemplate) -> bool:
+    """Equal, except for fields of the template that are written in another way."""
+    parsed = [workload_spec(each.template) for each in (one, other)]
+    rules = [workload_rules(each.template) for each in (one, other)]
+    plain = []
+    for each in (one, other):
+        copy = type(each)()
+        copy.CopyFrom(each)
+        copy.ClearField("template")
+        plain.append(copy)
+    return parsed[0] == parsed[1] and rules[0] == rules[1] and plain[0] == plain[1]
 
 
 @given(names, specs, resources, st.sampled_from([Desired.RUNNING, Desired.STOPPED]), amounts)

@@ -125,6 +125,8 @@ class Agent:
         desired: agent_pb2.DesiredState = agent_pb2.DESIRED_STATE_RUNNING,
         epoch: int = 0,
         stop_after: int = 0,
+        run_once: bool = False,
+        run_deadline: int = 0,
     ) -> agent_pb2.ApplyWorkloadResponse:
         request = agent_pb2.ApplyWorkloadRequest(
             id=workload_id,
@@ -134,6 +136,8 @@ class Agent:
             spec=agent_pb2.WorkloadSpec(container=container),
             epoch=epoch,
             stop_after_seconds=stop_after,
+            run_once=run_once,
+            run_deadline_seconds=run_deadline,
         )
         response: agent_pb2.ApplyWorkloadResponse = self.stub.ApplyWorkload(request, timeout=10)
         return response

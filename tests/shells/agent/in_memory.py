@@ -21,8 +21,9 @@ from persys.agent.node import host
 from persys.agent.ports import Host, PullWatch, Runtime, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
+from persys.agent.uplink.link import Connect
 from persys.agent.workloads.steps import StepDeadlines
-from persys.core.agent.next_step import Artefact, Condition, Step
+from persys.core.agent.progress import Artefact, Condition, Step
 from persys.infra.aio.path_calls import DirectPathCalls, PathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve
@@ -134,6 +135,7 @@ class Node:
     paths: PathCalls = field(default_factory=DirectPathCalls)
     journal_thread: Executor | None = None
     more: NodeRuntimes = field(default_factory=NodeRuntimes)
+    connect: Connect | None = None  # to a scheduler
     settings: AgentSettings = field(
         default_factory=lambda: replace(
             AgentSettings(),
@@ -233,7 +235,7 @@ async def a_running_agent(node: Node) -> AsyncIterator[RunningAgent]:
         host=node.host,
         clock=SystemClock(),
         paths=node.paths,
-        connect=None,
+        connect=node.connect,
         random=Random(1),
         boot_id="b1",
         deadlines=BRISK,

@@ -22,7 +22,7 @@ from persys.agent.node.usage import Sampler
 from persys.agent.ports import Disks, GarbageSource, Host, PoolSource, Runtime, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.core.agent.garbage import Item, Kind
-from persys.core.agent.next_step import Artefact
+from persys.core.agent.progress import Artefact
 from persys.core.agent.storage import LocalPool
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
@@ -244,7 +244,7 @@ def is_reported(running: RunningAgent) -> bool:
 
 
 def heartbeat_bytes(running: RunningAgent) -> int:
-    listed = (running.api._status(entry) for entry in running.journal.entries.values())
+    listed = (running.api._order_api.status(entry) for entry in running.journal.entries.values())
     return sum(status.ByteSize() for status in listed)
 
 

@@ -18,15 +18,17 @@ import pytest
 from persys.cli import persysctl
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+from shells.cli.sets_and_jobs import SetsAndJobs
 
 NOW_SECONDS = 1_700_000_000
 
 
 @dataclass
-class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentServiceServicer):
+class Cluster(
+    SetsAndJobs, control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentServiceServicer
+):
     """Stores what a test sets, records requests. `after_change` simulates the rest of the cluster."""
 
-    address: str = ""
     nodes: dict[str, control_pb2.NodeView] = field(default_factory=dict)
     workloads: dict[str, control_pb2.WorkloadView] = field(default_factory=dict)
     applied: list[control_pb2.ApplyWorkloadRequest] = field(default_factory=list)
@@ -57,12 +59,15 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     statuses: list[agent_pb2.WorkloadStatus] = field(default_factory=list)
     explanation: control_pb2.ExplainWorkloadResponse | None = None
     explain_limit: int = 0
+    unknown_to_explain: set[str] = field(default_factory=set)
+    unknown_to_exec: set[str] = field(default_factory=set)
     pools: dict[str, control_pb2.NodePoolView] = field(default_factory=dict)
     pool_plan: control_pb2.PlanNodePoolResponse = field(
         default_factory=control_pb2.PlanNodePoolResponse
     )
     plans: list[control_pb2.WorkloadPlan] = field(default_factory=list)
     planned: list[str] = field(default_factory=list)
+    planned_sets: list[control_pb2.SetSpec] = field(default_factory=list)
     capacity: control_pb2.GetCapacityResponse | None = None
     drifts: list[control_pb2.DriftView] = field(default_factory=list)
     volumes: list[control_pb2.VolumeView] = field(default_factory=list)
@@ -344,12 +349,15 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
 
     def ExplainWorkload(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)
+        if request.workload_id in self.unknown_to_explain:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"workload not found: {request.workload_id}")
         self.explain_limit = request.limit
         return self.explanation
 
     def PlanWorkloads(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)
         self.planned = [workload.workload_id for workload in request.workloads]
+        self.planned_sets = list(request.sets)
         return control_pb2.PlanWorkloadsResponse(plans=self.plans)
 
     def GetCapacity(self, request, context):  # type: ignore[no-untyped-def]
@@ -357,6 +365,8 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
 
     def Exec(self, request_iterator, context):  # type: ignore[no-untyped-def]
         start = next(request_iterator).start
+        if start.workload_id in self.unknown_to_exec:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"workload not found: {start.workload_id}")
         yield control_pb2.ExecOutput()
         next(request_iterator)
         yield control_pb2.ExecOutput(stdout=f"[{' '.join(start.command)}]".encode())

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from shells.cli.sets_and_jobs import a_set
+
 if TYPE_CHECKING:
     from shells.cli.conftest import Cluster
 
@@ -48,8 +50,13 @@ def test_help_imports_nothing_heavy(variables: dict[str, str]) -> None:
     }
 
 
-def test_a_table_imports_only_the_scheduler_client(variables: dict[str, str]) -> None:
-    imported = imported_by(("node", "list"), variables)
+@pytest.mark.parametrize("words", ["node list", "set list", "job list", "scale web 3"])
+def test_a_table_imports_only_the_scheduler_client(
+    words: str, variables: dict[str, str], cluster: Cluster
+) -> None:
+    cluster.sets = {"web": a_set()}
+
+    imported = imported_by(tuple(words.split()), variables)
 
     assert "grpc" in imported
     assert not imported & {"yaml", "rich", "msgspec", "structlog", "numpy", "json"}

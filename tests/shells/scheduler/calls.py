@@ -19,10 +19,20 @@ from persys.core.nodes import DEPENDENTS_PER_STEP_MAX
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role, Token
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.job import Job, JobId, Run, RunId
 from persys.model.node import Capabilities, Node, NodeStatus
 from persys.model.placement import Assignment, Resources, Tombstone
 from persys.model.secret import Secret
-from persys.model.spec import WorkloadType
+from persys.model.sets import (
+    Phase,
+    Rollout,
+    SetId,
+    SetRevision,
+    Template,
+    UpdatePolicy,
+    WorkloadSet,
+)
+from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
 from persys.model.status import Actual, Observation, WorkloadStatus
 from persys.model.workload import SuggestedAction, Suggestion, SuggestionDecision, Workload
 from persys.scheduler.app import Scheduler
@@ -161,6 +171,14 @@ def _key_of(record: Struct) -> str:
             return keys.secret_key(name)
         case SuggestionDecision(suggestion=Suggestion(id=suggestion_id)):
             return keys.suggestion_key(suggestion_id)
+        case WorkloadSet(set_id=set_id):
+            return keys.set_key(set_id)
+        case SetRevision(set_id=set_id, number=number):
+            return keys.set_revision_key(set_id, number)
+        case Job(job_id=job_id):
+            return keys.job_key(job_id)
+        case Run(job_id=job_id, run_id=run_id):
+            return keys.run_key(job_id, run_id)
     raise AssertionError(f"no key for {record}")
 
 
@@ -257,6 +275,71 @@ async def a_node_pool(world: World, name: str) -> None:
     request = pb.CreateNodePoolRequest(pool=a_pool_spec(name))
     response = await world.cluster.control.stub.CreateNodePool(request, timeout=10)
     assert response.accepted, response.reason
+
+
+async def a_set(
+    world: World, name: str, rollout: Rollout | None = None, *, replicas: int = 0
+) -> None:
+    """It has two revisions and no members. Those that it gets fit on no node."""
+    workload = a_large_workload(name)
+    template = Template(workload.spec, workload.revision, workload.resources)
+    record = WorkloadSet(
+        SetId(name),
+        replicas,
+        target=2,
+        created_at=LONG_AGO,
+        updated_at=LONG_AGO,
+        stable=1 if rollout is not None else 2,
+        update=UpdatePolicy(canary=1 if replicas else 0),
+        revisions=(1, 2),
+        rollout=rollout or Rollout(),
+    )
+    revisions = [SetRevision(SetId(name), number, template, LONG_AGO) for number in (1, 2)]
+    await world.add_records(record, *revisions)
+
+
+async def a_rolling_set(world: World, name: str) -> None:
+    now = datetime.now(UTC)
+    rollout = Rollout(Phase.ROLLING, started_at=now, progressed_at=now)
+    await a_set(world, name, rollout, replicas=1)
+
+
+async def a_paused_set(world: World, name: str) -> None:
+    await a_set(world, name, Rollout(Phase.PAUSED, resumes_as=Phase.ROLLING), replicas=1)
+
+
+async def a_canary_set(world: World, name: str) -> None:
+    now = datetime.now(UTC)
+    rollout = Rollout(Phase.CANARY, started_at=now, progressed_at=now, canary_since=now)
+    await a_set(world, name, rollout, replicas=1)
+
+
+def a_set_spec(name: str) -> pb.SetSpec:
+    return pb.SetSpec(set_id=name, replicas=0, template=an_apply(name).spec)
+
+
+async def a_job(world: World, name: str) -> None:
+    """Its members fit on no node."""
+    await world.add_records(_job(name))
+
+
+async def a_run(world: World, name: str) -> None:
+    job = _job(name)
+    run = Run(RunId(f"{name}-1"), job.job_id, job.template, LONG_AGO)
+    await world.add_records(job, run)
+
+
+def _job(name: str) -> Job:
+    workload = a_large_workload(name)
+    spec = ContainerSpec("busybox", restart=RestartPolicy("no"))
+    template = Template(spec, workload.revision, workload.resources)
+    return Job(JobId(name), template, LONG_AGO, LONG_AGO)
+
+
+def a_job_spec(name: str) -> pb.JobSpec:
+    spec = an_apply(name).spec
+    spec.container.restart_policy = "no"
+    return pb.JobSpec(job_id=name, template=spec)
 
 
 async def a_damaged_record(world: World, name: str) -> None:
@@ -487,5 +570,35 @@ CALLS: dict[str, Call] = {
         lambda name: pb.DeleteNodePoolRequest(pool_id=name),
         "NodePoolDeleteAsked",
         before=a_node_pool,
+    ),
+    "ApplySet": Call(lambda name: pb.ApplySetRequest(set=a_set_spec(f"{name}-new")), "SetCreated"),
+    "DeleteSet": Call(lambda name: pb.SetRequest(set_id=name), "SetDeleteAsked", before=a_set),
+    "ScaleSet": Call(
+        lambda name: pb.ScaleSetRequest(set_id=name, replicas=1), "SetScaled", before=a_set
+    ),
+    "PauseRollout": Call(
+        lambda name: pb.SetRequest(set_id=name), "RolloutPaused", before=a_rolling_set
+    ),
+    "ResumeRollout": Call(
+        lambda name: pb.SetRequest(set_id=name), "RolloutResumed", before=a_paused_set
+    ),
+    "PromoteRollout": Call(
+        lambda name: pb.SetRequest(set_id=name), "RolloutPromoted", before=a_canary_set
+    ),
+    "UndoRollout": Call(
+        lambda name: pb.UndoRolloutRequest(set_id=name), "RolloutUndone", before=a_set
+    ),
+    "ApplyJob": Call(lambda name: pb.ApplyJobRequest(job=a_job_spec(f"{name}-new")), "JobCreated"),
+    "DeleteJob": Call(lambda name: pb.JobRequest(job_id=name), "JobDeleteAsked", before=a_job),
+    "RunJob": Call(lambda name: pb.JobRequest(job_id=name), "RunStarted", before=a_job),
+    "SuspendJob": Call(
+        lambda name: pb.SuspendJobRequest(job_id=name, suspended=True),
+        "JobSuspended",
+        before=a_job,
+    ),
+    "CancelRun": Call(
+        lambda name: pb.CancelRunRequest(job_id=name, run_id=f"{name}-1"),
+        "RunCancelled",
+        before=a_run,
     ),
 }

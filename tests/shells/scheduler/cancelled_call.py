@@ -133,4 +133,7 @@ def changes(before: dict[str, object], after: dict[str, object]) -> frozenset[st
 
 
 def _without_name(key: str) -> str:
-    return keys.TOKENS if key.startswith(keys.TOKENS) else re.sub(r"\bx\d+", "x", key)
+    """Also without the time in the id of a run."""
+    if key.startswith(keys.TOKENS):
+        return keys.TOKENS
+    return re.sub(r"-\d{14}", "", re.sub(r"\bx\d+", "x", key))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from builders import NOON
 from persys.core.agent.admission import NODE_FULL
-from persys.core.agent.next_step import Condition
+from persys.core.agent.progress import Condition
 from persys.errors import InvalidError, RuntimeUnavailableError
 from persys.federation.mapping import (
     HOME_CLUSTER,

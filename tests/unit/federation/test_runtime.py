@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from persys.core.agent.admission import NODE_FULL
 from persys.core.agent.garbage import Ages, Kind, unowned_items
-from persys.core.agent.next_step import Artefact, Perform, Progress, Step, next_step
+from persys.core.agent.next_step import next_step
+from persys.core.agent.progress import Artefact, Perform, Progress, Step
 from persys.errors import RuntimeUnavailableError
 from persys.federation.access import RemoteUsage
 from persys.federation.events import RemoteEvents

@@ -7,37 +7,32 @@ disconnects.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from functools import partial, wraps
 from typing import TypeVar
 
 import grpc
 from google.protobuf.message import Message
-from msgspec.structs import replace
 
 from persys.agent.access.sessions import SessionService
 from persys.agent.api.images import ImageApi
+from persys.agent.api.orders import OrderApi
 from persys.agent.garbage_collection import GarbageCollector
-from persys.agent.journal.records import Entry
 from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.agent.node.usage import UtilizationSampler, WorkloadUsageSampler
 from persys.agent.ports import Runtime
 from persys.agent.settings import AgentSettings
-from persys.agent.uplink.heartbeat import Refusals, observation_of
+from persys.agent.uplink.heartbeat import Refusals
 from persys.agent.volumes.inventory import Inventory
-from persys.agent.workloads.orders import Accepted, OrderService, Refused, Skipped
+from persys.agent.workloads.orders import OrderService
 from persys.core.agent.report import select_actions
-from persys.core.secrets import redacted
 from persys.errors import (
     InvalidError,
     NotFoundError,
     PersysError,
     RefusedError,
     RuntimeUnavailableError,
-    StaleEpochError,
 )
-from persys.infra.aio.offload import off_loop
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
@@ -46,10 +41,9 @@ from persys.infra.telemetry import tracing
 from persys.infra.telemetry.call_metrics import CallMetrics
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
-from persys.model.ids import NodeId, Revision, WorkloadId, workload_id
+from persys.model.ids import NodeId, workload_id
 from persys.model.spec import WorkloadType
-from persys.model.status import Actual, Failure, FailureReason, Observation
-from persys.model.workload import Desired, Order
+from persys.model.workload import Desired
 from persys.wire.agent import messages as wire
 from persys.wire.errors import grpc_code
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
@@ -63,7 +57,7 @@ SERVICE_DESCRIPTOR = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
 REFUSED_REVISION = "refused_revision"
 REFUSED_REASON = "refused_reason"
 # The response of these methods carries validation errors, so limits are checked when the order is decoded.
-REFUSES_IN_ANSWER = frozenset({"ApplyWorkload"})
+REFUSES_IN_ANSWER = frozenset({"ApplyWorkload", "ApplyWorkloads"})
 Api = TypeVar("Api", bound="AgentApi")
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -154,6 +148,15 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._images = images
         self._calls = calls
         self._refusals = refusals
+        self._order_api = OrderApi(
+            node_id,
+            journal=journal,
+            orders=orders,
+            usage_sampler=usage_sampler,
+            clock=clock,
+            supervisor=supervisor,
+            refusals=refusals,
+        )
         for name in AGENT_METHODS:
             calls.expect(name)
 
@@ -174,34 +177,13 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     async def ApplyWorkload(
         self, request: agent_pb2.ApplyWorkloadRequest, _context: Context
     ) -> agent_pb2.ApplyWorkloadResponse:
-        workload_id(request.id, field="id")
-        try:
-            order = await _order(request)
-        except InvalidError as err:
-            failure = Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
-            return self._refused(request, failure)
-        try:
-            taken = await self._orders.apply(order, intent=request.intent)
-        except StaleEpochError as err:
-            return agent_pb2.ApplyWorkloadResponse(
-                message=str(err), known_epoch=err.known_epoch, deleted=err.deleted
-            )
-        if not isinstance(taken, Refused):
-            self._refusals.drop(request.id)
-        match taken:
-            case Accepted(entry=entry):
-                return agent_pb2.ApplyWorkloadResponse(
-                    applied=True, message="accepted", status=self._status(entry)
-                )
-            case Skipped(entry=entry):
-                return agent_pb2.ApplyWorkloadResponse(
-                    applied=True,
-                    skipped=True,
-                    message=f"revision {entry.order.revision} is already applied",
-                    status=self._status(entry),
-                )
-            case Refused(failure=failure):
-                return self._refused(request, failure)
+        return await self._order_api.apply(request)
+
+    @_translated
+    async def ApplyWorkloads(
+        self, request: agent_pb2.ApplyWorkloadsRequest, _context: Context
+    ) -> agent_pb2.ApplyWorkloadsResponse:
+        return await self._order_api.apply_all(request.orders)
 
     @_translated
     async def DeleteWorkload(
@@ -222,7 +204,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
             raise NotFoundError("workload", request.id)
         if entry is None:
             return agent_pb2.GetWorkloadStatusResponse(status=refused)
-        status = self._status(entry)
+        status = self._order_api.status(entry)
         if refused is not None:  # a later order was refused; the workload itself is unchanged
             status.metadata[REFUSED_REVISION] = refused.revision_id
             status.metadata[REFUSED_REASON] = refused.message
@@ -237,7 +219,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
             raise InvalidError("type", f"invalid workload type {request.type}: expected 1, 2 or 3")
         return agent_pb2.ListWorkloadsResponse(
             workloads=[
-                self._status(entry)
+                self._order_api.status(entry)
                 for _, entry in sorted(self._journal.entries.items())
                 if wanted is None or entry.order.type is wanted
             ]
@@ -379,50 +361,6 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         except TimeoutError:
             return f"unhealthy: no response within {PING_DEADLINE_SECONDS:g} s"
         return "healthy"
-
-    def _status(self, entry: Entry) -> agent_pb2.WorkloadStatus:
-        return wire.status_message(
-            observation_of(entry, self._journal, self._node_id, self._orders.policy),
-            type=entry.order.type,
-            desired=entry.order.desired,
-            created_at=entry.created_at,
-            updated_at=entry.updated_at,
-            usage=self._usage_sampler.usage.get(entry.order.workload_id),
-        )
-
-    def _refused(
-        self, request: agent_pb2.ApplyWorkloadRequest, failure: Failure
-    ) -> agent_pb2.ApplyWorkloadResponse:
-        failure = replace(failure, message=redacted(failure.message, wire.secret_values(request)))
-        status = _refusal_status(request, failure, self._node_id, self._clock.now())
-        self._refusals.note(status)
-        return agent_pb2.ApplyWorkloadResponse(message=failure.message, status=status)
-
-
-async def _order(request: agent_pb2.ApplyWorkloadRequest) -> Order:
-    """Specs that contain YAML are parsed outside the event loop. Raises InvalidError."""
-    if request.spec.HasField("container"):
-        return wire.apply(request)
-    return await off_loop(partial(wire.apply, request))
-
-
-def _refusal_status(
-    request: agent_pb2.ApplyWorkloadRequest, failure: Failure, node_id: NodeId, now: datetime
-) -> agent_pb2.WorkloadStatus:
-    """The status of a refused order. Metadata marks it, because this node has no such workload."""
-    seen = Observation(
-        WorkloadId(request.id),
-        node_id,
-        Actual.FAILED,
-        now,
-        revision=Revision(request.revision_id),
-        epoch=request.epoch,
-        failure=failure,
-        message=failure.message,
-        metadata={wire.REFUSED: "true"},
-    )
-    kind = wire.workload_type(request.type) or WorkloadType.CONTAINER
-    return wire.status_message(seen, type=kind, desired=Desired.RUNNING)
 
 
 def build_authorizer(

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf.message import DecodeError, Message
 
+from persys.agent.api.service import REFUSES_IN_ANSWER
 from persys.errors import InvalidError, PersysError
 from persys.infra.aio.flow_control import Inbox, SendWindow
 from persys.infra.aio.supervisor import InternalError, Supervisor
@@ -122,7 +123,8 @@ class TunnelServer:
         method: Callable[..., Any] | None = getattr(self._api, name, None)
         if known is None or method is None:
             raise AbortedError(grpc.StatusCode.UNIMPLEMENTED, f"unknown method {name}")
-        read = partial(_read, getattr(agent_pb2, known.input_type.name))
+        kind = getattr(agent_pb2, known.input_type.name)
+        read = partial(_read, kind, checked=name not in REFUSES_IN_ANSWER)
         context = TunnelContext(call.opening.metadata, call.write)
         if not known.server_streaming:
             async with self._slots:
@@ -140,13 +142,15 @@ class TunnelServer:
         return control_pb2.StreamReply(last=True)
 
 
-def _read(kind: type[Message], request: bytes) -> Message:
+def _read(kind: type[Message], request: bytes, *, checked: bool) -> Message:
+    """`checked`: the limits are checked here, and not when the order is decoded."""
     try:
         message = kind.FromString(request)
     except DecodeError as err:
         text = f"the request cannot be parsed as {kind.DESCRIPTOR.name}"
         raise AbortedError(grpc.StatusCode.INVALID_ARGUMENT, text) from err
-    limits_check.check(message)
+    if checked:
+        limits_check.check(message)
     return message
 
 

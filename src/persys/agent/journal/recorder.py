@@ -15,11 +15,6 @@ from persys.agent.journal.records import DeletionMarker, Entry, JournalChange, R
 from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.core.agent.next_step import (
-    Artefact,
-    Perform,
-    Progress,
-    Settled,
-    Step,
     after_settling,
     after_step,
     before_repair,
@@ -27,6 +22,7 @@ from persys.core.agent.next_step import (
     before_restart,
     before_start,
 )
+from persys.core.agent.progress import Artefact, Perform, Progress, Settled, Step
 from persys.core.agent.report import shortened
 from persys.core.secrets import redacted, values_of
 from persys.errors import StoreUnavailableError
@@ -94,13 +90,19 @@ class Recorder:
             self._metrics.health.restarts.inc(step is Step.RESTART)
             entry = replace(entry, progress=_before(step, entry.progress, artefact, now))
             await self._journal.commit(JournalChange(entry=entry, actions=[action]))
-        elif todo.halts:
-            entry = replace(entry, progress=replace(entry.progress, halted=True))
+        elif todo.halts or todo.expires:
+            before = entry.progress
+            stopped = replace(
+                before,
+                halted=before.halted or todo.halts,
+                expired=before.expired or todo.expires,
+            )
+            entry = replace(entry, progress=stopped)
             change = JournalChange(entry=entry, actions=[action])
             try:
                 await self._journal.commit(change, deadline_seconds=HALT_DEADLINE_SECONDS)
             except StoreUnavailableError as err:
-                # It must stop anyway; after a crash the lost contact still prevents a start.
+                # It must stop anyway; after a crash the same reason still prevents a start.
                 log.warning("halt.not_kept", reason=str(err))
                 self._journal.update(entry, action)
         return entry
@@ -240,7 +242,7 @@ def _before(step: Step, progress: Progress, artefact: Artefact | None, now: date
         case Step.REPLACE:
             return before_replace(progress, artefact, now=now)
         case _:
-            return before_start(progress, artefact)
+            return before_start(progress, artefact, now=now)
 
 
 def _same_status(status: ReportedStatus, before: ReportedStatus) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from persys.core.agent.next_step import Progress
+from persys.core.agent.progress import Progress
 from persys.model.action import Action
 from persys.model.ids import ActionId, WorkloadId
 from persys.model.node import Volume

@@ -60,6 +60,8 @@ def _features(settings: AgentSettings, runtimes: NodeRuntimes) -> frozenset[str]
         feature.STOP_AFTER,
         feature.CREDENTIALS,
         feature.HEALTH,
+        feature.ORDER_BATCHES,
+        feature.RUN_ONCE,
     }
     if settings.allow_privileged:
         features.add(feature.PRIVILEGED)
@@ -69,7 +71,7 @@ def _features(settings: AgentSettings, runtimes: NodeRuntimes) -> frozenset[str]
         features |= {feature.COMPOSE, feature.COMPOSE_PROJECT}
         features |= {feature.COMPOSE_GIT} if has_git() else set()
     if WorkloadType.VM in runtimes.types:
-        features.add(feature.MACHINES)
+        features |= {feature.MACHINES, feature.MACHINE_HEALTH}
     if runtimes.images is not None:
         features |= {f"{feature.IMAGE}{name}" for name in runtimes.images.names}
     return frozenset(features)

@@ -19,7 +19,7 @@ from persys.agent.garbage_collection import AllGarbageSources
 from persys.agent.images.store import ImageStore
 from persys.agent.journal.store import Journal
 from persys.agent.node.usage import Sampler
-from persys.agent.ports import Disks, GarbageSource, PoolSource, Runtime
+from persys.agent.ports import Disks, GarbageSource, Guests, PoolSource, Runtime
 from persys.agent.runtimes.compose.cli import detect
 from persys.agent.runtimes.compose.git import Git
 from persys.agent.runtimes.compose.runtime import ComposeRuntime
@@ -42,7 +42,7 @@ from persys.agent.runtimes.vm.detect import (
     build_vm_runtime,
     detect_hypervisor,
 )
-from persys.agent.runtimes.vm.inspection import VmGarbage
+from persys.agent.runtimes.vm.inspection import VmGarbage, VmGuests
 from persys.agent.runtimes.vm.storage.pools import LibvirtPools
 from persys.agent.runtimes.vm.usage import VmUsage
 from persys.agent.settings import STOP, AgentSettings
@@ -71,6 +71,7 @@ class NodeRuntimes:
     garbage: dict[frozenset[Kind], GarbageSource] = field(default_factory=dict)
     docker: DockerAccess | None = None  # logs and exec of containers
     vms: VmAccess | None = None  # logs and consoles of VMs
+    guests: Guests | None = None  # guest agents of VMs
     disks: Disks | None = None  # VM disks
     pools: PoolSource | None = None  # libvirt storage pools
     images: ImageStore | None = None  # base images of VM disks
@@ -196,6 +197,7 @@ class Detector:
         self._hypervisor = hypervisor
         libvirt = hypervisor.libvirt
         found.images = images
+        found.guests = VmGuests(libvirt)
         found.vms = build_vm_access(hypervisor, settings, owner, paths)
         found.disks = build_disk_inventory(hypervisor, settings, owner, clock, images, paths)
         found.pools = LibvirtPools(libvirt, agent_pool(settings))

@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import reduce
 from operator import add
 
+from persys.agent.journal.records import Entry
 from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.agent.node.usage import HOST_INTERVAL_SECONDS, UtilizationSampler
@@ -103,6 +104,12 @@ class Admission:
         stored = [
             demand_of(entry.order.spec)
             for workload_id, entry in self._journal.entries.items()
-            if entry.order.desired is not Desired.STOPPED and workload_id not in self._arriving
+            if workload_id not in self._arriving and _uses_resources(entry)
         ]
         return reduce(add, [*stored, *self._arriving.values()], Resources())
+
+
+def _uses_resources(entry: Entry) -> bool:
+    """A stopped workload uses none, nor does a run that has ended and is not started again."""
+    has_ended = entry.order.run_once and entry.progress.final_result is not None
+    return entry.order.desired is not Desired.STOPPED and not has_ended

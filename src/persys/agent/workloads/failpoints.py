@@ -1,6 +1,6 @@
 """Names of the failpoints at which tests crash the agent: after each journal write and after each step."""
 
-from persys.core.agent.next_step import Step
+from persys.core.agent.progress import Step
 
 ACCEPTED = "agent.accepted"
 LAUNCHING = "agent.launching"

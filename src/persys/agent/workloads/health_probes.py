@@ -1,8 +1,8 @@
-"""HTTP and TCP health checks, probed from the host: Docker itself has no such checks.
+"""Health checks by HTTP and TCP, probed from the host, and of guest agents: Docker and libvirt have none.
 
 The worker passes each inspected artefact, and gets it back with its health. A change of health wakes the
 worker. After a restart of the agent the last stored health applies until the first probe. Probes belong to
-one run of a container, so that results of an old run never apply to a new one.
+one run of a container or VM, so that results of an old run never apply to a new one.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from persys.agent.journal.records import Entry
 from persys.agent.metrics import Metrics
+from persys.agent.ports import Guests
 from persys.core.agent.health import (
     HEALTH,
     HealthState,
@@ -25,25 +26,26 @@ from persys.core.agent.health import (
     restored_health,
     timing_of,
 )
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.progress import Artefact, Condition
 from persys.core.agent.report import ID, STARTED_AT, describe
+from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
-from persys.model.spec import ContainerSpec, HealthCheck, HealthType
+from persys.model.spec import ContainerSpec, HealthCheck, HealthType, VMSpec
 from persys.model.workload import Desired
 
 _STATUS_LINE = re.compile(rb"HTTP/\d\.\d (\d{3})\b")
 _LINE_BYTES_MAX = 4096
 _HEALTHY = range(200, 400)
 PROBES_MAX = 64
-_PROBED_TYPES = (HealthType.HTTP, HealthType.TCP)
+_PROBED_TYPES = (HealthType.HTTP, HealthType.TCP, HealthType.GUEST_AGENT)
 
 
 async def probe(check: HealthCheck, address: str, *, deadline: float) -> str:
     where = f"port {check.port}"
     if not address:
-        return f"{where}: the container has no IP address"
+        return f"{where}: it has no IP address"
     try:
         async with asyncio.timeout(deadline):
             reader, writer = await asyncio.open_connection(
@@ -86,12 +88,17 @@ async def _probe_http(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One run of one container."""
+    """One run of one container or VM."""
 
-    container_id: str
+    id: str
     started_at: datetime
     address: str
     check: HealthCheck
+    boots: bool  # it is a VM
+
+    @property
+    def timing(self) -> Timing:
+        return timing_of(self.check, boots=self.boots)
 
 
 @dataclass(slots=True)
@@ -109,12 +116,17 @@ class HealthProbes:
         supervisor: Supervisor,
         *,
         wake: Callable[[WorkloadId], None],
+        guests: Callable[[], Guests | None],
     ) -> None:
-        """`wake` is called with the id of each workload whose health changes."""
+        """`wake` is called with the id of each workload whose health changes.
+
+        `guests` returns None while this node has no libvirt.
+        """
         self._clock = clock
         self._metrics = metrics
         self._supervisor = supervisor
         self._wake = wake
+        self._guests = guests
         self._running: dict[WorkloadId, _Probed] = {}
         self._group: asyncio.TaskGroup | None = None
         self._slots = asyncio.Semaphore(PROBES_MAX)
@@ -136,7 +148,7 @@ class HealthProbes:
             return artefact
         if probed is None or probed.target != target:
             self._stop(workload_id)
-            probed = _Probed(target, _last_known(entry, artefact, timing_of(target.check)))
+            probed = _Probed(target, _last_known(entry, artefact, target.timing))
             self._running[workload_id] = probed
             self._start(workload_id, probed)
         state = probed.health_state
@@ -144,7 +156,7 @@ class HealthProbes:
             artefact,
             health=state.health,
             health_error=state.health_error,
-            health_failures=failures_before_success(state, timing_of(target.check)),
+            health_failures=failures_before_success(state, target.timing),
         )
 
     def _start(self, workload_id: WorkloadId, probed: _Probed) -> None:
@@ -168,11 +180,12 @@ class HealthProbes:
 
     async def _probe(self, workload_id: WorkloadId, probed: _Probed) -> timedelta:
         """Run one probe. Returns the time until the next one."""
-        target, timing = probed.target, timing_of(probed.target.check)
-        async with self._slots:
-            health_error = await probe(
-                target.check, target.address, deadline=timing.timeout.total_seconds()
-            )
+        target, timing = probed.target, probed.target.timing
+        try:
+            async with self._slots:
+                health_error = await self._health_error(target)
+        except RuntimeUnavailableError:
+            return timing.interval  # nothing is known
         self._metrics.health.probed(target.check.type, passed=not health_error)
         before, now = probed.health_state, self._clock.now()
         probed.health_state = after_probe(
@@ -184,12 +197,22 @@ class HealthProbes:
             self._wake(workload_id)
         return next_probe_after(probed.health_state, timing, started_at=target.started_at, now=now)
 
+    async def _health_error(self, target: Target) -> str:
+        """Why the check fails; "" if it passes. Raises RuntimeUnavailableError."""
+        deadline = target.timing.timeout.total_seconds()
+        if target.check.type is not HealthType.GUEST_AGENT:
+            return await probe(target.check, target.address, deadline=deadline)
+        guests = self._guests()
+        if guests is None:
+            raise RuntimeUnavailableError("libvirt is not available")
+        return await guests.ping(target.id, deadline=deadline)
+
 
 def _target(entry: Entry, artefact: Artefact | None) -> Target | None:
     order = entry.order
     if (
         artefact is None
-        or not isinstance(order.spec, ContainerSpec)
+        or not isinstance(order.spec, ContainerSpec | VMSpec)
         or order.spec.health.type not in _PROBED_TYPES
         or order.desired is not Desired.RUNNING
         or artefact.condition is not Condition.RUNNING
@@ -197,7 +220,9 @@ def _target(entry: Entry, artefact: Artefact | None) -> Target | None:
         or artefact.started_at is None
     ):
         return None
-    return Target(artefact.id, artefact.started_at, artefact.address, order.spec.health)
+    check = order.spec.health
+    address = "" if check.type is HealthType.GUEST_AGENT else artefact.address
+    return Target(artefact.id, artefact.started_at, address, check, boots=artefact.boots)
 
 
 def _last_known(entry: Entry, artefact: Artefact, timing: Timing) -> HealthState:

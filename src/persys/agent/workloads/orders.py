@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from persys.agent.journal.recorder import Recorder
 from persys.agent.journal.records import DeletionMarker, Entry, JournalChange, ReportedStatus
+from persys.agent.journal.shared_commit import Commit
 from persys.agent.journal.store import Journal
 from persys.agent.ports import Volumes
 from persys.agent.workloads import failpoints
@@ -17,7 +18,8 @@ from persys.agent.workloads.node_policy import NodePolicy
 from persys.agent.workloads.steps import volumes_of
 from persys.agent.workloads.worker import Worker
 from persys.core.agent.admission import AcceptedOrder, Draining, Stale, Unchanged, classify_order
-from persys.core.agent.next_step import Progress, of_repeated_order
+from persys.core.agent.next_step import of_repeated_order, of_repeated_run
+from persys.core.agent.progress import Progress
 from persys.errors import InvalidError, StaleEpochError
 from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.owned_work import OwnedWork
@@ -86,10 +88,23 @@ class OrderService:
         self._is_established_for = is_established_for
         self._owned = owned
 
-    async def apply(self, order: Order, *, intent: bytes = b"") -> Accepted | Skipped | Refused:
-        """`intent` is stored for the scheduler. Raises StaleEpochError, UnavailableError."""
+    async def apply(
+        self,
+        order: Order,
+        *,
+        intent: bytes = b"",
+        commit: Commit | None = None,
+        deadline_seconds: float = 0,
+    ) -> Accepted | Skipped | Refused:
+        """`intent` is stored for the scheduler; `commit` writes to the journal, None: at once.
+
+        Raises StaleEpochError; UnavailableError also at the deadline (0: none), and the order continues.
+        """
         return await self._owned.finish(
-            "order.apply", order.workload_id, partial(self._apply, order, intent)
+            "order.apply",
+            order.workload_id,
+            partial(self._apply, order, intent, commit or self._journal.commit),
+            deadline_seconds=deadline_seconds,
         )
 
     async def delete(self, workload_id: WorkloadId, epoch: int, *, keeps_data: bool = False) -> str:
@@ -100,7 +115,9 @@ class OrderService:
             partial(self._delete, workload_id, epoch, keeps_data=keeps_data),
         )
 
-    async def _apply(self, order: Order, intent: bytes) -> Accepted | Skipped | Refused:
+    async def _apply(
+        self, order: Order, intent: bytes, commit: Commit
+    ) -> Accepted | Skipped | Refused:
         refusal = await self._refusal(order)
         if refusal is not None:
             return Refused(refusal)
@@ -118,12 +135,12 @@ class OrderService:
                     if (full := await self._admission.refusal(order)) is not None:
                         return Refused(full)
                     with self._admission.arriving(order):
-                        return await self._accept(order, None, intent)
+                        return await self._accept(order, None, intent, commit)
                 case AcceptedOrder(order=order):
-                    return await self._accept(order, known, intent)
+                    return await self._accept(order, known, intent, commit)
                 case Unchanged(order=order):
                     assert known is not None, "an unchanged order has an entry"
-                    return Skipped(await self._renew(known, order, intent or known.intent))
+                    return Skipped(await self._renew(known, order, intent or known.intent, commit))
                 case Stale() as stale:
                     raise _stale(order.workload_id, order.epoch, stale)
                 case Draining():
@@ -133,8 +150,10 @@ class OrderService:
                 case unreachable:
                     assert_never(unreachable)
 
-    async def _accept(self, order: Order, known: Entry | None, intent: bytes) -> Accepted:
-        entry = await self._take(order, known, ActionKind.APPLY, intent=intent)
+    async def _accept(
+        self, order: Order, known: Entry | None, intent: bytes, commit: Commit
+    ) -> Accepted:
+        entry = await self._take(order, known, ActionKind.APPLY, commit, intent=intent)
         failpoint(failpoints.ACCEPTED)
         return Accepted(entry)
 
@@ -149,7 +168,7 @@ class OrderService:
             )
             match self._receive(order, known):
                 case AcceptedOrder(order=order):
-                    await self._take(order, known, ActionKind.DELETE)
+                    await self._take(order, known, ActionKind.DELETE, self._journal.commit)
                     failpoint(failpoints.DELETE_ACCEPTED)
                     return "delete accepted"
                 case Stale() as stale:
@@ -211,7 +230,13 @@ class OrderService:
         return known is not None and known.order.spec == order.spec and not _needs_an_order(known)
 
     async def _take(
-        self, order: Order, known: Entry | None, kind: ActionKind, *, intent: bytes = b""
+        self,
+        order: Order,
+        known: Entry | None,
+        kind: ActionKind,
+        commit: Commit,
+        *,
+        intent: bytes = b"",
     ) -> Entry:
         now = self._clock.now()
         action = self._recorder.new_action(order.workload_id, kind)
@@ -229,22 +254,24 @@ class OrderService:
         )
         ended = self._recorder.superseded(known) if known is not None else []
         change = JournalChange(entry=entry, actions=[*ended, action], undeleted=order.workload_id)
-        await self._journal.commit(change)
+        await commit(change)
         self._report(order.workload_id)
         self._worker.interrupt(order.workload_id)
         return entry
 
-    async def _renew(self, known: Entry, order: Order, intent: bytes) -> Entry:
+    async def _renew(self, known: Entry, order: Order, intent: bytes, commit: Commit) -> Entry:
         """Store a newer assignment, or new rules, for a workload that is already here."""
         if order == known.order and intent == known.intent:
             return known
         entry = replace(known, order=order, intent=intent, cluster_uid=self._journal.cluster_uid)
-        await self._journal.commit(JournalChange(entry=entry))
+        await commit(JournalChange(entry=entry))
         self._report(order.workload_id)
         return entry
 
 
 def _first_progress(order: Order, known: Entry | None) -> Progress:
+    if known is not None and order.run_once and order.revision == known.order.revision:
+        return of_repeated_run(known.progress)
     if known is None or order.desired is not Desired.RUNNING:
         return Progress()
     is_repeated = (order.revision, order.desired) == (known.order.revision, known.order.desired)

@@ -17,7 +17,7 @@ from persys.agent.journal.records import Entry, Image, JournalChange
 from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.agent.ports import PullWatch, Runtime, Volumes
-from persys.core.agent.next_step import Artefact, Step
+from persys.core.agent.progress import Artefact, Step
 from persys.core.agent.report import DownloadProgress, LayerProgress
 from persys.errors import ConflictError, PersysError, RuntimeUnavailableError, StoreUnavailableError
 from persys.infra.clock import Clock
@@ -332,8 +332,11 @@ class Steps:
     ) -> Failure | None:
         """Perform a long step. Raises ConflictError if a newer order interrupts it."""
         workload_id = entry.order.workload_id
+        seconds = self._deadlines.steps[step]
+        if step is Step.START and entry.order.run_deadline_seconds:
+            seconds = min(seconds, entry.order.run_deadline_seconds)
         try:
-            async with asyncio.timeout(self._deadlines.steps[step]) as deadline:
+            async with asyncio.timeout(seconds) as deadline:
                 self._interruptible[workload_id] = deadline
                 return await self._do(step, entry, artefact)
         except TimeoutError as err:

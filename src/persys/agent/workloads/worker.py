@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 import structlog
+from msgspec.structs import replace
 
 from persys.agent.journal.recorder import Recorder
 from persys.agent.journal.records import Entry, JournalChange
@@ -23,17 +24,21 @@ from persys.agent.workloads.health_probes import HealthProbes
 from persys.agent.workloads.steps import Steps
 from persys.agent.workloads.work_queue import WorkQueue
 from persys.core.agent.admission import LastExit, quarantine
-from persys.core.agent.disk_limits import within_disk_limit
 from persys.core.agent.next_step import (
     STOPPED_ALONE,
-    Artefact,
-    Perform,
-    Settled,
-    Step,
+    after_inspection,
     next_step,
     without_reconciliation,
 )
-from persys.core.agent.report import NOTE, describe, internal_failure, notes_of
+from persys.core.agent.progress import Artefact, Perform, Settled, Step
+from persys.core.agent.report import (
+    NOTE,
+    RUN_STARTED_AT,
+    describe,
+    internal_failure,
+    notes_of,
+)
+from persys.core.agent.run_limits import within_disk_limit, within_run_limits
 from persys.core.backoff import doubled_seconds
 from persys.errors import ConflictError, PersysError, UnavailableError
 from persys.infra.aio.keyed_lock import KeyedLock
@@ -216,6 +221,7 @@ class Worker:
             if entry is None:
                 return False
             artefact = self._probes.seen(entry, artefact)
+            entry = self._counted(entry, artefact)
             outcome = next_step(
                 entry.order,
                 artefact,
@@ -229,12 +235,24 @@ class Worker:
                     outcome, entry.order, artefact, under_way=under_way
                 )
             outcome = within_disk_limit(outcome, entry.order, artefact, entry.progress)
+            outcome = within_run_limits(
+                outcome, entry.order, artefact, entry.progress, now=self._clock.now()
+            )
             _log_decision(outcome, entry, artefact)
             if not isinstance(outcome, Perform):
                 return not await self._settle(outcome, entry, artefact)
             await self._do(outcome, entry, artefact)
             if outcome.step not in PREPARATIONS:
                 return True
+
+    def _counted(self, entry: Entry, artefact: Artefact | None) -> Entry:
+        """Count restarts since the last inspection. Committed with the next status; a crash repeats it."""
+        progress = after_inspection(entry.progress, entry.order, artefact)
+        if progress == entry.progress:
+            return entry
+        entry = replace(entry, progress=progress)
+        self._journal.update(entry)
+        return entry
 
     async def _do(self, todo: Perform, seen: Entry, artefact: Artefact | None) -> None:
         workload_id, step = seen.order.workload_id, todo.step
@@ -298,7 +316,7 @@ class Worker:
                 await self._recorder.record_deletion(entry)
                 failpoint(failpoints.FORGOTTEN)
             elif await self._recorder.record_settled(
-                entry, settled, _status_metadata(entry.order, settled, artefact, log_tail)
+                entry, settled, _status_metadata(entry, settled, artefact, log_tail)
             ):
                 failpoint(failpoints.SETTLED)
         self._attempts.pop(workload_id, None)
@@ -384,9 +402,14 @@ def _log_decision(outcome: Perform | Settled, entry: Entry, artefact: Artefact |
 
 
 def _status_metadata(
-    order: Order, settled: Settled, artefact: Artefact | None, log_tail: str
+    entry: Entry, settled: Settled, artefact: Artefact | None, log_tail: str
 ) -> dict[str, str]:
-    words = describe(artefact, log_tail=log_tail)
+    order, progress = entry.order, entry.progress
+    words = describe(artefact, log_tail=log_tail, restarts=progress.restart_counter.total)
+    if artefact is None and settled.final:
+        words = dict(entry.status.metadata)  # of its container, which was removed
+    if (order.run_once or order.run_deadline_seconds) and progress.run_started_at is not None:
+        words[RUN_STARTED_AT] = progress.run_started_at.isoformat()
     notes = [*notes_of(order, artefact.name if artefact is not None else "")]
     notes += artefact.notes if artefact is not None else ()
     if notes:

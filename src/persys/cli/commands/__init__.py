@@ -7,7 +7,10 @@ A command is a function that takes the parsed options and returns an exit code. 
 - `federation.py`, `federation_setup.py`: other clusters as nodes; the checks and files of `add`
 - `wait.py`: `--wait` of apply, delete, start, stop, retry and redeploy
 - `workload_status.py`: texts about the status of a workload, and the next command to run
-- `workload_change.py`: requests changes of workloads, waits for them and reports each
+- `workload_change.py`: requests changes, waits for them and reports each
+- `lookup.py`: whether a name is a workload, a set or a job
+- `set.py`, `scale.py`, `rollout.py`: sets; `set_status.py`, `set_wait.py`, `set_change.py` as for workloads
+- `job.py`, `job_wait.py`: jobs and their runs; `member_logs.py`: the output of all members
 - `schema.py`: the JSON schema of spec files
 - `run.py`, `edit.py`, `init.py`: a container from options, a spec in an editor, spec files to start from
 - `explain.py`, `plan.py`, `capacity.py`: placement, without a change

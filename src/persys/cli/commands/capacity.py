@@ -1,47 +1,89 @@
 """`persysctl capacity`: how many more copies of a workload fit, and whether the loss of a node is tolerated.
 
 The exit code is 0 only if at least one more fits and no loss leaves a workload unplaceable, so that a script
-can alert on 1.
+can alert on 1. For a set, all members that it does not have yet must fit.
 """
 
+import math
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.exit_codes import ExitCode, UsageError
 from persys.cli.framework.output import align_columns, render_one
-from persys.cli.specs.spec_files import read
-from persys.wire.gen.control.v1.control_pb2 import GetCapacityResponse, LossView, NodeRoom
+from persys.cli.specs.spec_files import Specs, read
+from persys.wire.gen.control.v1.control_pb2 import (
+    GetCapacityResponse,
+    LossView,
+    NodeRoom,
+    WorkloadSpec,
+)
+
+if TYPE_CHECKING:
+    from persys.client import SchedulerClient
 
 _ROWS_MAX = 20
 _NAMES_MAX = 5
 
 
 def show(options: Namespace) -> ExitCode:
-    specs = read(options).only_workloads()
-    if len(specs) > 1:
-        named = ", ".join(options.file)
-        raise UsageError(f"expected a file with one workload; {named} has {len(specs)}")
-    request = specs[0].request
-    if not request.HasField("spec"):
-        raise UsageError(
-            f"{specs[0].file}: {request.workload_id} has no spec; capacity needs its resources"
-        )
+    subject = _subject(read(options), options)
     with scheduler_client(options) as client:
-        answer = client.get_capacity(request.spec)
+        missing = _missing_members(client, subject)
+        answer = client.get_capacity(subject.spec)
 
     def describe(found: GetCapacityResponse, _now: datetime, _wide: bool) -> str:
-        return _describe(found, request.workload_id)
+        note = f"{missing} of {subject.replicas} members are missing" if subject.replicas else ""
+        return _describe(found, subject.id, note)
 
     print(render_one(answer, options, describe=describe, name=_names))
-    return ExitCode.OK if _any_fits(answer) and answer.survives_any_loss else ExitCode.FAILED
+    fits = _fit_count(answer) >= max(1, missing)
+    return ExitCode.OK if fits and answer.survives_any_loss else ExitCode.FAILED
 
 
-def _any_fits(answer: GetCapacityResponse) -> bool:
-    in_tier_0 = answer.fits or answer.unlimited
-    return bool(in_tier_0 or answer.offload_fits or answer.offload_unlimited)
+class _Subject(NamedTuple):
+    """The workload or set of the file, and the spec of one copy."""
+
+    file: str
+    id: str
+    spec: WorkloadSpec
+    replicas: int = 0  # 0: a workload
+
+
+def _subject(specs: Specs, options: Namespace) -> _Subject:
+    found = [_Subject(one.file, one.id, one.document.request.spec) for one in specs.workloads]
+    for one in specs.sets:
+        wanted = one.document.request.set
+        replicas = max(wanted.replicas, wanted.scale.min, 1)
+        found.append(_Subject(one.file, one.id, wanted.template, replicas))
+    if not found:
+        specs.only_workloads()
+    if len(found) > 1:
+        named = ", ".join(options.file)
+        raise UsageError(f"expected a file with one workload; {named} has {len(found)}")
+    if not found[0].spec.ByteSize():
+        where = f"{found[0].file}: {found[0].id}"
+        raise UsageError(f"{where} has no spec; capacity needs its resources")
+    return found[0]
+
+
+def _missing_members(client: "SchedulerClient", subject: _Subject) -> int:
+    """How many copies must fit."""
+    if not subject.replicas:
+        return 1
+    from persys.cli.commands.lookup import find_set  # start-up time
+
+    view = find_set(client, subject.id)
+    return subject.replicas if view is None else max(0, subject.replicas - view.member_count)
+
+
+def _fit_count(answer: GetCapacityResponse) -> float:
+    if answer.unlimited or answer.offload_unlimited:
+        return math.inf
+    return answer.fits + answer.offload_fits
 
 
 def _names(answer: GetCapacityResponse) -> str:
@@ -49,7 +91,7 @@ def _names(answer: GetCapacityResponse) -> str:
     return "\n".join(node.node_id for node in answer.nodes if node.fits or node.unlimited)
 
 
-def _describe(answer: GetCapacityResponse, workload_id: str) -> str:
+def _describe(answer: GetCapacityResponse, workload_id: str, note: str) -> str:
     count = "any number" if answer.unlimited else str(answer.fits)
     verb = "fits" if count == "1" else "fit"
     parts = [f"{count} more of {workload_id} {verb}"]
@@ -57,6 +99,7 @@ def _describe(answer: GetCapacityResponse, workload_id: str) -> str:
     if tiers:
         beyond = "any number" if answer.offload_unlimited else str(answer.offload_fits)
         parts = [f"{parts[0]} in tier 0, {beyond} in higher tiers"]
+    parts[0] += f"; {note}" if note else ""
     shown, hidden = answer.nodes[:_ROWS_MAX], answer.nodes[_ROWS_MAX:]
     if shown:
         rows = [["NODE", "TIER", "FIT", "LIMITED BY"]]

@@ -1,4 +1,4 @@
-"""`persysctl edit`: opens the spec of a workload in an editor, shows the plan, asks, and applies it.
+"""`persysctl edit`: opens the spec of a workload, set or job in an editor, shows the plan, asks, and applies.
 
 A spec that is invalid or refused is opened again with the error as a comment. If it is then left unchanged,
 the edit ends and the file is kept.
@@ -14,6 +14,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from persys.cli.commands.lookup import find_any
 from persys.cli.commands.plan import REFUSED, plans_of, rendered
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.exit_codes import ExitCode, UsageError
@@ -21,6 +22,7 @@ from persys.cli.specs.apply import apply_specs
 from persys.cli.specs.sources import Source
 from persys.cli.specs.spec_files import Specs, parse
 from persys.errors import InvalidError, RefusedError
+from persys.wire.gen.control.v1.control_pb2 import JobView, SetView, WorkloadView
 
 if TYPE_CHECKING:
     from persys.client import SchedulerClient
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 _EDITORS = ("vi", "nano")
 _HEAD = """\
-# Edit the workload, save and close the file. The changes are shown before they are applied.
+# Edit the spec, save and close the file. The changes are shown before they are applied.
 # Lines that begin with # are ignored. A file without changes ends the edit.
 """
 _ERROR = "# error: "
@@ -55,10 +57,8 @@ def edit(options: Namespace) -> int:
 
 def _edited(client: "SchedulerClient", options: Namespace, path: Path) -> Specs | None:
     """The specs to apply, or None if nothing is to be changed."""
-    from persys.wire.specfile.export import workload_text
-
-    before = client.get_workload(options.id)
-    original = workload_text(before, status=False)
+    before = _text_and_revision(client, options.id)
+    original = before[0]
     text, error = original, ""
     while True:
         path.write_text(_commented(error) + text, encoding="utf-8")
@@ -78,9 +78,22 @@ def _edited(client: "SchedulerClient", options: Namespace, path: Path) -> Specs 
     print(rendered(plans, None))
     if not options.yes and not _confirmed():
         raise UsageError("not applied")
-    if client.get_workload(options.id).revision_id != before.revision_id:
-        raise RefusedError(f"workload {options.id} was changed by another request; edit it again")
+    if _text_and_revision(client, options.id) != before:
+        raise RefusedError(f"{options.id} was changed by another request; edit it again")
     return specs
+
+
+def _text_and_revision(client: "SchedulerClient", name: str) -> tuple[str, str]:
+    """The spec as a file, and what changes with every request that changes it."""
+    from persys.wire.specfile.export import job_text, set_text, workload_text
+
+    match find_any(client, name):
+        case WorkloadView() as workload:
+            return workload_text(workload, status=False), workload.revision_id
+        case SetView() as view:
+            return set_text(view, status=False), str(view.target_revision)
+        case JobView() as job:
+            return job_text(job, status=False), ""
 
 
 def _checked(
@@ -88,7 +101,7 @@ def _checked(
 ) -> tuple[Specs, "list[WorkloadPlan]"]:
     """Raises UsageError for a spec that is invalid or would be refused."""
     specs = parse([Source(path.name, "\n" * _LINES_ABOVE + text)])
-    if [spec.id for spec in specs.workloads] != [options.id] or specs.pools:
+    if specs.ids != [options.id] or specs.pools:
         raise UsageError(f"{path.name}: id: cannot be changed; expected only {options.id}")
     plans = plans_of(client, specs)
     for plan in plans:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 
+from persys.cli.commands.lookup import of_one_workload
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.exit_codes import UsageError
 from persys.cli.framework.terminal import unfiltered
@@ -43,7 +44,11 @@ def console(options: Namespace) -> int:
 
 def _run_session(options: Namespace, start: ExecStart, *, raw: bool, stdin: bool) -> int:
     gc.enable()
-    with scheduler_client(options) as client, _terminal(raw=raw) as resized:
+    with (
+        scheduler_client(options) as client,
+        of_one_workload(client, start.workload_id),
+        _terminal(raw=raw) as resized,
+    ):
         started = Event()
         for output in client.exec(_inputs(start, resized, started, stdin=stdin)):
             if start.console and not started.is_set():

@@ -3,12 +3,18 @@
 from argparse import Namespace
 from collections import Counter
 from datetime import datetime
+from typing import TYPE_CHECKING
 
+from persys.cli.commands.lookup import find_set
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.ages import BLANK
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.output import align_columns, render_one
-from persys.wire.gen.control.v1.control_pb2 import ExplainWorkloadResponse, NodeVerdict
+from persys.errors import NotFoundError
+from persys.wire.gen.control.v1.control_pb2 import ExplainWorkloadResponse, NodeVerdict, SetView
+
+if TYPE_CHECKING:
+    from persys.client import SchedulerClient
 
 _ROWS_MAX = 20
 _CHANGES_MAX = 5
@@ -18,9 +24,33 @@ _ALL = 2**31 - 1
 def show(options: Namespace) -> ExitCode:
     limit = _ALL if options.output in ("json", "yaml") else _ROWS_MAX
     with scheduler_client(options) as client:
-        answer = client.explain(options.id, limit=limit)
+        try:
+            answer = client.explain(options.id, limit=limit)
+        except NotFoundError:
+            view = find_set(client, options.id)
+            if view is None:
+                raise
+            return _show_set(client, options, view, limit)
     print(render_one(answer, options, describe=_describe, name=lambda found: found.workload_id))
     return ExitCode.OK
+
+
+def _show_set(client: "SchedulerClient", options: Namespace, view: SetView, limit: int) -> ExitCode:
+    """Where each member runs, and the explanation of the first that is pending, or else of the first."""
+    if options.output not in ("json", "yaml", "name"):
+        print(_where(view), end="\n\n")
+    pending = [member for member in view.members if not member.node_id]
+    for member in (pending or view.members)[:1]:
+        answer = client.explain(member.workload_id, limit=limit)
+        print(render_one(answer, options, describe=_describe, name=lambda one: one.workload_id))
+    return ExitCode.OK
+
+
+def _where(view: SetView) -> str:
+    on = Counter(member.node_id for member in view.members)
+    placed = [f"{count} on {node_id}" for node_id, count in sorted(on.items()) if node_id]
+    pending = [f"{on['']} pending"] if on[""] else []
+    return f"set {view.spec.set_id} has {len(view.members)} members: " + ", ".join(placed + pending)
 
 
 def _describe(answer: ExplainWorkloadResponse, _now: datetime, wide: bool) -> str:

@@ -10,12 +10,12 @@ from persys.cli.framework.exit_codes import ExitCode, UsageError
 from persys.cli.framework.live import print_or_watch
 from persys.cli.framework.output import (
     Column,
-    align_columns,
     code_text,
     dump,
     key_value_lines,
     render_list,
     render_one,
+    table,
     to_dict,
 )
 from persys.client.grpc.channel import RequestRefusedError
@@ -27,7 +27,8 @@ from persys.wire.gen.control.v1.control_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from persys.cli.specs.spec_files import Pool
+    from persys.cli.specs.spec_files import InFile
+    from persys.wire.specfile.spec_documents import PoolDocument
 
 
 def _state(pool: NodePoolView) -> str:
@@ -66,9 +67,9 @@ def create(options: Namespace) -> ExitCode:
     spec = _read(options.file)
     with scheduler_client(options) as client:
         try:
-            pool = client.create_node_pool(spec.pool)
+            pool = client.create_node_pool(spec.document.pool)
         except RequestRefusedError as err:
-            raise RequestRefusedError(spec.located(str(err)), reason=err.reason) from err
+            raise spec.refusal(err) from err
     print(f"node pool {pool.spec.pool_id} is stored; `persysctl nodepool plan` shows what it does")
     return ExitCode.OK
 
@@ -137,12 +138,12 @@ def delete(options: Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _read(name: str) -> "Pool":
+def _read(name: str) -> "InFile[PoolDocument]":
     from persys.cli.specs.sources import read_sources
     from persys.cli.specs.spec_files import parse
 
     specs = parse(list(read_sources([name], recursive=False)))
-    if specs.workloads or len(specs.pools) != 1:
+    if specs.workloads or specs.sets or specs.jobs or len(specs.pools) != 1:
         raise UsageError(f"{name}: expected one document with kind: nodepool")
     return specs.pools[0]
 
@@ -174,9 +175,7 @@ def _described(pool: NodePoolView, now: datetime, _wide: bool) -> str:
     text = key_value_lines(facts)
     if not pool.machines:
         return text
-    titles = [column.title for column in _MACHINE_COLUMNS]
-    rows = [[column.text(one, now) for column in _MACHINE_COLUMNS] for one in pool.machines]
-    return f"{text}\n\n{align_columns([titles, *rows])}"
+    return f"{text}\n\n{table(_MACHINE_COLUMNS, list(pool.machines), now)}"
 
 
 def _planned(found: PlanNodePoolResponse) -> str:

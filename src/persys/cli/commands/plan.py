@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.exit_codes import ExitCode, report_error
 from persys.cli.framework.output import dump, to_dict
-from persys.cli.specs.apply import plan_pool
+from persys.cli.specs.apply import plan_job, plan_pool
 from persys.cli.specs.changes import change_lines
 from persys.cli.specs.spec_files import Specs, print_compose_files, read
 from persys.core.intent.field_changes import FieldChange
 from persys.errors import RefusedError
-from persys.wire.gen.control.v1.control_pb2 import WorkloadPlan
+from persys.wire.gen.control.v1.control_pb2 import SetSpec, WorkloadPlan
 
 if TYPE_CHECKING:
     from persys.client import SchedulerClient
@@ -51,14 +51,28 @@ def show_dry_run(options: Namespace, specs: Specs) -> ExitCode:
 
 def plans_of(client: "SchedulerClient", specs: Specs) -> list[WorkloadPlan]:
     """What applying the files would change. The reason of a refusal has its place in the file."""
-    by_id = {spec.id: spec for spec in specs.workloads}
+    located = {
+        **{spec.id: spec.located for spec in specs.workloads},
+        **{spec.id: spec.located for spec in specs.sets},
+    }
     plans = [plan_pool(client, pool) for pool in specs.pools]
-    if by_id:
-        plans += client.plan(specs.requests)
+    if located:
+        plans += client.plan(specs.requests, sets=_sets(client, specs))
     for plan in plans:
-        if plan.action == REFUSED and plan.workload_id in by_id:
-            plan.reason = by_id[plan.workload_id].located(plan.reason)
-    return plans
+        if plan.action == REFUSED and plan.workload_id in located:
+            plan.reason = located[plan.workload_id](plan.reason)
+    return plans + [plan_job(client, job) for job in specs.jobs]
+
+
+def _sets(client: "SchedulerClient", specs: Specs) -> list[SetSpec]:
+    if not specs.sets:
+        return []
+    from persys.cli.commands.lookup import find_set  # start-up time
+    from persys.cli.commands.set_change import with_restart
+
+    return [
+        with_restart(spec.document.request, find_set(client, spec.id)).set for spec in specs.sets
+    ]
 
 
 def _code(plans: Sequence[WorkloadPlan]) -> int:

@@ -4,6 +4,7 @@ import re
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 
+from persys.cli.commands.lookup import find_set
 from persys.cli.commands.workload_change import find_workload
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.exit_codes import ExitCode, UsageError
@@ -30,10 +31,10 @@ def start(options: Namespace) -> int:
         return ExitCode.OK
     specs = parse([_source(document)])
     with scheduler_client(options) as client:
-        if find_workload(client, name) is not None:
+        if find_workload(client, name) is not None or find_set(client, name) is not None:
             raise RefusedError(
-                f"workload {name} already exists; change it with `persysctl edit {name}`, or delete it with "
-                f"`persysctl workload delete {name}`"
+                f"{name} already exists; change it with `persysctl edit {name}`, or delete it with "
+                f"`persysctl delete {name}`"
             )
     if options.dry_run:
         from persys.cli.commands.plan import show_dry_run
@@ -91,6 +92,7 @@ def _document(options: Namespace, name: str, image: str) -> dict[str, object]:
     return _without_empty(
         {
             "id": name,
+            "replicas": options.replicas,
             "resources": _without_empty(resources),
             "container": _without_empty(container),
         }

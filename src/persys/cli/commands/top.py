@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from persys.cli.commands.lookup import of_one_workload
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.ages import BLANK, age
 from persys.cli.framework.exit_codes import ExitCode
@@ -38,7 +39,7 @@ def show(options: Namespace) -> ExitCode:
 
 
 def stats(options: Namespace) -> ExitCode:
-    with scheduler_client(options) as client:
+    with scheduler_client(options) as client, of_one_workload(client, options.id):
         return print_or_watch(
             lambda: _usage_of(client.get_workload(options.id)),
             lambda usage: _render_one(usage, options),

@@ -1,4 +1,4 @@
-"""`--wait`: polls workloads until they reach the requested state.
+"""`--wait`: polls workloads until they reach the requested state; see also `set_wait.py` and `job_wait.py`.
 
 A workload counts as running when its health check passes. One without a health check has to stay up for a
 moment, because a program that exits at once is Running for an instant too.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from enum import Enum
 from time import sleep
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from persys.cli.commands.workload_status import (
     UNPLACEABLE,
@@ -33,6 +33,8 @@ from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from persys.client import SchedulerClient
     from persys.core.intent.field_changes import FieldChange
 
@@ -73,7 +75,7 @@ class WaitTarget(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result for one workload. `hint` names the next command."""
+    """The result for one workload, set or run. `hint` names the next command."""
 
     exit: ExitCode
     word: str
@@ -82,6 +84,21 @@ class Outcome(NamedTuple):
     workload: WorkloadView | None = None
     change: str = ""  # after a wait: what the request changed
     changes: "tuple[FieldChange, ...]" = ()
+    view: "Message | None" = None  # of a set or a job
+    after: str = ""  # the next command, if the wait succeeded; of a set or a job
+
+
+class Wait(Protocol):
+    """One workload, set or run that a command waits for."""
+
+    def probe(self, client: "SchedulerClient", passed: timedelta) -> Outcome:
+        """Poll once. TIMED_OUT means not finished yet; it becomes final when the time is over."""
+
+    def states(self, outcome: Outcome) -> Mapping[str, LiveState]:
+        """What is shown while it has not reached its goal."""
+
+    def ends_after(self, within: timedelta) -> timedelta:
+        """When it times out, measured from the start of the wait."""
 
 
 def wait_for(
@@ -92,41 +109,41 @@ def wait_for(
     update: Update,
 ) -> dict[str, Outcome]:
     """Poll all workloads until each has an outcome, at most for `within`."""
+    waits = {
+        workload_id: WorkloadWait(workload_id, target, within=within)
+        for workload_id, target in targets.items()
+    }
+    return wait_for_all(client, waits, within=within, update=update)
+
+
+def wait_for_all(
+    client: "SchedulerClient", waits: Mapping[str, Wait], *, within: timedelta, update: Update
+) -> dict[str, Outcome]:
     gc.enable()
     clock = SystemClock()
     began = clock.monotonic()
-    waits = {
-        workload_id: _WorkloadWait(workload_id, target, within=within)
-        for workload_id, target in targets.items()
-    }
     outcomes: dict[str, Outcome] = {}
     while True:
         passed = timedelta(seconds=clock.monotonic() - began)
         states: dict[str, LiveState] = {}
-        for workload_id, wait in waits.items():
-            if workload_id not in outcomes:
+        for name, wait in waits.items():
+            if name not in outcomes:
                 outcome = wait.probe(client, passed)
-                if outcome.exit is not ExitCode.TIMED_OUT or passed >= within:
-                    outcomes[workload_id] = _final_outcome(outcome, within)
+                if outcome.exit is not ExitCode.TIMED_OUT or passed >= wait.ends_after(within):
+                    outcomes[name] = _final_outcome(outcome, within)
                 else:
-                    states[workload_id] = _shown(outcome)
+                    states |= wait.states(outcome)
         update(states)
-        if len(outcomes) == len(targets):
+        if len(outcomes) == len(waits):
             return outcomes
         sleep(_INTERVAL_SECONDS)
-
-
-def _shown(outcome: Outcome) -> LiveState:
-    """What a workload is doing while it has not reached its goal."""
-    step = None if outcome.workload is None else current_step(outcome.workload)
-    return step or LiveState(outcome.word, outcome.why)
 
 
 def events_hint(workload_id: str) -> str:
     return f"show its events with `persysctl events --workload {workload_id} -o wide`"
 
 
-class _WorkloadWait:
+class WorkloadWait:
     """One workload of a wait, with the time since which its signature has not changed."""
 
     def __init__(self, workload_id: str, target: WaitTarget, *, within: timedelta) -> None:
@@ -138,15 +155,12 @@ class _WorkloadWait:
         self._since = timedelta()
 
     def probe(self, client: "SchedulerClient", passed: timedelta) -> Outcome:
-        """Poll once. TIMED_OUT means not finished yet; it becomes final when the time is over."""
         try:
             workload = client.get_workload(self._id)
         except NotFoundError:
             workload = None
         except UnavailableError as err:
-            # The scheduler may be restarting: retry until the time is over.
-            why = f"no response from the scheduler: {err}"
-            return Outcome(ExitCode.TIMED_OUT, "Unknown", why, CONNECTION_HINT)
+            return no_response(err)
         seen = None if workload is None else signature(workload)
         if seen != self._signature:
             self._signature, self._since = seen, passed
@@ -170,6 +184,13 @@ class _WorkloadWait:
         why, hint = self._problem(workload)
         return Outcome(code, status_text(workload), why, hint, workload)
 
+    def states(self, outcome: Outcome) -> Mapping[str, LiveState]:
+        step = None if outcome.workload is None else current_step(outcome.workload)
+        return {self._id: step or LiveState(outcome.word, outcome.why)}
+
+    def ends_after(self, within: timedelta) -> timedelta:
+        return within
+
     def _problem(self, workload: WorkloadView) -> tuple[str, str]:
         """Why it has not reached the requested state, and the next command."""
         if changed := superseded(workload, self._target):
@@ -177,6 +198,12 @@ class _WorkloadWait:
                 return changed, f"start it with `persysctl workload start {self._id}`"
             return changed, events_hint(self._id)
         return _why(workload), next_step(workload) or events_hint(self._id)
+
+
+def no_response(err: UnavailableError) -> Outcome:
+    """The scheduler may be restarting: retry until the time is over."""
+    why = f"no response from the scheduler: {err}"
+    return Outcome(ExitCode.TIMED_OUT, "Unknown", why, CONNECTION_HINT)
 
 
 def _final_outcome(outcome: Outcome, within: timedelta) -> Outcome:
@@ -293,7 +320,8 @@ def _evaluate_run(workload: WorkloadView, *, steady: bool) -> WaitState:
         case "starting":
             return WaitState.OPEN
         case _:
-            checked = workload.spec.container.HasField("health_check")
+            spec = workload.spec
+            checked = spec.container.HasField("health_check") or spec.vm.HasField("health_check")
             return WaitState.REACHED if steady and not checked else WaitState.OPEN
 
 

@@ -1,20 +1,27 @@
-"""`persysctl workload`: list, get, apply, delete, start, stop, restart, retry and redeploy."""
+"""`persysctl workload`: list, get, apply, delete, start, stop, restart, retry and redeploy.
+
+All of them accept the names of sets; `list`, `get` and `delete` also those of jobs.
+"""
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
+from persys.cli.commands.lookup import find_any, split_sets
 from persys.cli.commands.wait import Goal, Outcome
 from persys.cli.commands.workload_change import (
+    JOB_PREFIX,
     POOL_PREFIX,
-    SendRequest,
+    Changes,
     always,
     change_workloads,
     finish,
     refused,
     report,
+    request_workloads,
 )
 from persys.cli.commands.workload_status import (
     address_text,
@@ -30,6 +37,7 @@ from persys.cli.framework.output import (
     Column,
     align_columns,
     code_text,
+    cropped,
     dump,
     key_value_lines,
     render_list,
@@ -37,14 +45,13 @@ from persys.cli.framework.output import (
     to_dict,
 )
 from persys.errors import PersysError, RefusedError, UnavailableError
-from persys.wire.gen.control.v1.control_pb2 import WorkloadView
+from persys.wire.gen.control.v1.control_pb2 import JobView, SetView, WorkloadView
 
 if TYPE_CHECKING:
     from persys.cli.specs.spec_files import Specs
     from persys.client import SchedulerClient
 
 
-_REASON_LENGTH_MAX = 60
 _COLUMNS: tuple[Column[WorkloadView], ...] = (
     Column("ID", lambda workload, now: workload.workload_id),
     Column("TYPE", lambda workload, now: workload.type),
@@ -52,17 +59,24 @@ _COLUMNS: tuple[Column[WorkloadView], ...] = (
     Column("STATUS", lambda workload, now: status_text(workload)),
     Column("NODE", lambda workload, now: workload.assigned_node_id or BLANK),
     Column("UPDATED", lambda workload, now: age(workload, "last_updated", now=now)),
+    Column("OWNER", lambda workload, now: _owner_text(workload) or BLANK, wide=True),
     Column("ADDRESS", lambda workload, now: address_text(workload) or BLANK, wide=True),
     Column("REVISION", lambda workload, now: workload.revision_id or BLANK, wide=True),
     Column("RETRY", lambda workload, now: _retry_text(workload, now) or BLANK, wide=True),
-    Column("REASON", lambda workload, now: _cropped(reason_text(workload)) or BLANK),
+    Column("REASON", lambda workload, now: cropped(reason_text(workload)) or BLANK),
 )
 
 
 def list_workloads(options: Namespace) -> ExitCode:
     with scheduler_client(options) as client:
         return print_or_watch(
-            lambda: client.list_workloads(node_id=options.node, status=options.status or ""),
+            lambda: [
+                workload
+                for workload in client.list_workloads(
+                    node_id=options.node, status=options.status or ""
+                )
+                if options.owner in ("", *_names(workload))
+            ],
             lambda workloads: render_list(
                 workloads,
                 options,
@@ -74,16 +88,42 @@ def list_workloads(options: Namespace) -> ExitCode:
         )
 
 
+def _names(workload: WorkloadView) -> tuple[str, str, str]:
+    """The workload, its set or run, and its job."""
+    membership = workload.membership
+    return workload.workload_id, membership.owner, membership.job_id
+
+
+def _owner_text(workload: WorkloadView) -> str:
+    """`set/web`, or `job/backup` with the run."""
+    membership = workload.membership
+    if membership.job_id:
+        return f"job/{membership.job_id} ({membership.owner})"
+    return f"set/{membership.owner}" if membership.owner else ""
+
+
 def get_workload(options: Namespace) -> ExitCode:
     with scheduler_client(options) as client:
         return print_or_watch(
-            lambda: client.get_workload(options.id),
-            lambda workload: _render(workload, options),
+            lambda: find_any(client, options.id),
+            lambda found: _render(found, options),
             watch=options.watch,
         )
 
 
-def _render(workload: WorkloadView, options: Namespace) -> str:
+def _render(found: WorkloadView | SetView | JobView, options: Namespace) -> str:
+    if isinstance(found, SetView):
+        from persys.cli.commands.set import render as render_set  # start-up time
+
+        return render_set(found, options)
+    if isinstance(found, JobView):
+        from persys.cli.commands.job import render as render_job  # start-up time
+
+        return render_job(found, options)
+    return _render_workload(found, options)
+
+
+def _render_workload(workload: WorkloadView, options: Namespace) -> str:
     if options.output == "yaml":
         from persys.wire.specfile.export import workload_text  # imported only when needed
 
@@ -106,7 +146,7 @@ def apply(options: Namespace) -> int:
 
 
 def delete(options: Namespace) -> int:
-    """Delete the given workloads, and those and the node pools of -f."""
+    """Delete what the ids name, and what is in the files of -f."""
     from persys.cli.specs.apply import delete_specs  # start-up time
     from persys.cli.specs.spec_files import Specs, read
 
@@ -119,12 +159,15 @@ def delete(options: Namespace) -> int:
 
 
 def _show_delete(options: Namespace, specs: "Specs") -> int:
-    """`delete --dry-run`: exit code 1 if a workload or node pool does not exist."""
+    """`delete --dry-run`: exit code 1 if one of them does not exist."""
     outcomes: dict[str, Outcome] = {}
     with scheduler_client(options) as client:
+        look_up_any = partial(find_any, client)
         lookups: list[tuple[str, Callable[[str], object], str]] = [
-            *((each, client.get_workload, each) for each in options.ids),
-            *((each.id, client.get_workload, each.id) for each in specs.workloads),
+            *((each, look_up_any, each) for each in options.ids),
+            *((each.id, look_up_any, each.id) for each in specs.workloads),
+            *((each.id, client.get_set, each.id) for each in specs.sets),
+            *((JOB_PREFIX + each.id, client.get_job, each.id) for each in specs.jobs),
             *((POOL_PREFIX + each.id, client.get_node_pool, each.id) for each in specs.pools),
         ]
         for name, look_up, identifier in lookups:
@@ -147,9 +190,9 @@ def stop(options: Namespace) -> int:
 
 
 def restart(options: Namespace) -> int:
-    """Stop the workloads, wait until they have stopped, and start them.
+    """Stop the workloads, wait until they have stopped, and start them. Members of sets are replaced.
 
-    They are started again also if the wait fails or is interrupted.
+    Workloads are started again also if the wait fails or is interrupted.
     """
     accepted: list[str] = []
 
@@ -162,8 +205,9 @@ def restart(options: Namespace) -> int:
         return client.set_desired_state(workload_id, Goal.RUNNING.value)
 
     waiting = Namespace(**{**vars(options), "wait": options.wait or ""})
-    stop_goals = dict.fromkeys(options.ids, Goal.STOPPED)
     with scheduler_client(options) as client:
+        sets, others = split_sets(client, options.ids)
+        stop_goals = dict.fromkeys(others, Goal.STOPPED)
         try:
             stopped = change_workloads(
                 client, waiting, stop_goals, send_stop, always("being stopped")
@@ -174,8 +218,19 @@ def restart(options: Namespace) -> int:
         failed = {name: one for name, one in stopped.items() if one.exit is not ExitCode.OK}
         _start_again(client, [name for name in accepted if name in failed])
         goals = {name: Goal.RUNNING for name in accepted if name not in failed}
-        started = change_workloads(client, options, goals, send_start, always("being restarted"))
-    return finish({**started, **failed}, options)
+        changes = Changes(client, options)
+        request_workloads(changes, goals, send_start, always("being restarted"))
+        _restart_sets(changes, options, sets, "being restarted")
+        return finish({**changes.wait(), **failed}, options)
+
+
+def _restart_sets(
+    changes: Changes, options: Namespace, sets: Mapping[str, SetView], word: str
+) -> None:
+    if sets:
+        from persys.cli.commands.set_change import request_restarts  # start-up time
+
+        request_restarts(changes, options, sets, word)
 
 
 def _start_again(client: "SchedulerClient", ids: Sequence[str]) -> None:
@@ -188,18 +243,39 @@ def _start_again(client: "SchedulerClient", ids: Sequence[str]) -> None:
 
 
 def retry(options: Namespace) -> int:
+    """The members of a set are retried that have failed."""
+
     def send(client: "SchedulerClient", workload_id: str) -> str:
         client.retry(workload_id)
         return ""
 
-    return _change(options, Goal.RUNNING, send, "being retried")
+    with scheduler_client(options) as client:
+        sets, others = split_sets(client, options.ids)
+        for set_id, view in sets.items():
+            failed = [one.workload_id for one in view.members if one.health == "failed"]
+            if not failed:
+                raise RefusedError(f"no member of set {set_id} has failed")
+            others += failed
+        changes = Changes(client, options)
+        request_workloads(
+            changes, dict.fromkeys(others, Goal.RUNNING), send, always("being retried")
+        )
+        return finish(changes.wait(), options)
 
 
 def redeploy(options: Namespace) -> int:
+    """The members of a set are replaced as in an update."""
+
     def send(client: "SchedulerClient", workload_id: str) -> str:
         return client.redeploy(workload_id)
 
-    return _change(options, Goal.RUNNING, send, "being redeployed")
+    word = "being redeployed"
+    with scheduler_client(options) as client:
+        sets, others = split_sets(client, options.ids)
+        changes = Changes(client, options)
+        request_workloads(changes, dict.fromkeys(others, Goal.RUNNING), send, always(word))
+        _restart_sets(changes, options, sets, word)
+        return finish(changes.wait(), options)
 
 
 def _retry_text(workload: WorkloadView, now: datetime) -> str:
@@ -226,6 +302,7 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
             ("Reason", reason_text(workload)),
             ("Failure", code_text(workload.failure_reason)),
             ("Retry", _retry_text(workload, now)),
+            ("Owner", _owner_text(workload)),
             ("Node", workload.assigned_node_id),
             ("Dispatch", _dispatch_text(workload)),
             ("Placement", workload.placement),
@@ -260,7 +337,7 @@ def _history(workload: WorkloadView, now: datetime) -> str:
             action.action_type,
             code_text(action.status),
             *(age(action, field, now=now) for field in times),
-            _cropped(action.error) or BLANK,
+            cropped(action.error) or BLANK,
         ]
         for action in workload.history
     ]
@@ -278,11 +355,6 @@ def _usage(workload: WorkloadView, now: datetime) -> str:
     )
 
 
-def _cropped(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _REASON_LENGTH_MAX else line[: _REASON_LENGTH_MAX - 1] + "…"
-
-
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
@@ -291,11 +363,12 @@ def _set_desired(options: Namespace, goal: Goal, word: str) -> int:
     def send(client: "SchedulerClient", workload_id: str) -> str:
         return client.set_desired_state(workload_id, goal.value)
 
-    return _change(options, goal, send, word)
-
-
-def _change(options: Namespace, goal: Goal, send: SendRequest, word: str) -> int:
-    goals = dict.fromkeys(options.ids, goal)
     with scheduler_client(options) as client:
-        outcomes = change_workloads(client, options, goals, send, always(word))
-    return finish(outcomes, options)
+        sets, others = split_sets(client, options.ids)
+        changes = Changes(client, options)
+        request_workloads(changes, dict.fromkeys(others, goal), send, always(word))
+        if sets:
+            from persys.cli.commands.set_change import request_desired  # start-up time
+
+            request_desired(changes, options, sets, goal, word)
+        return finish(changes.wait(), options)

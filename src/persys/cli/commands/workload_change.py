@@ -1,15 +1,26 @@
-"""Requests changes of workloads, waits for them and reports each.
+"""Requests changes, waits for them and reports each. The exit code is the highest of theirs.
 
-The requests for all workloads are sent first, then --wait waits for all. The exit code is the highest of
-theirs.
+`Changes` is for everything that a command changes: workloads, sets, jobs and node pools. `set_change.py` adds
+the requests for sets.
 """
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from persys.cli.commands.wait import Goal, Outcome, WaitTarget, is_steady, wait_for
+from persys.cli.commands.lookup import check_not_a_job
+from persys.cli.commands.wait import (
+    Goal,
+    Outcome,
+    Wait,
+    WaitTarget,
+    WorkloadWait,
+    is_steady,
+    wait_for_all,
+)
 from persys.cli.commands.workload_status import step_after
 from persys.cli.connect.settings import load_settings
 from persys.cli.framework.exit_codes import ExitCode, exit_code_of
@@ -20,10 +31,17 @@ from persys.errors import RefusedError, UnavailableError
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from persys.client import SchedulerClient
     from persys.core.intent.field_changes import FieldChange
 
-POOL_PREFIX = "nodepool/"  # of the names of node pools among workloads
+# Prefixes of the names of node pools and jobs among workloads and sets.
+POOL_PREFIX = "nodepool/"
+JOB_PREFIX = "job/"
+_ID_KEYS = {POOL_PREFIX: "pool_id", JOB_PREFIX: "job_id"}
+_SET = "SetView"
+_VIEW_KEYS = {_SET: "set", "JobView": "job", "RunView": "run"}
 
 
 class Change(NamedTuple):
@@ -31,6 +49,7 @@ class Change(NamedTuple):
 
     word: str
     fields: "tuple[FieldChange, ...]" = ()
+    view: "Message | None" = None  # of a set or a job
 
 
 SendRequest = Callable[["SchedulerClient", str], str]
@@ -48,60 +67,113 @@ def is_text(options: Namespace) -> bool:
     return options.output in (None, "table", "wide")
 
 
+class Changes:
+    """The changes of one command: what each request changed, and what to wait for.
+
+    All requests are sent first, then --wait waits for all.
+    """
+
+    def __init__(self, client: "SchedulerClient", options: Namespace) -> None:
+        self.client = client
+        self._options = options
+        self._within = load_settings(options).wait_timeout
+        self.outcomes: dict[str, Outcome] = {}
+        self._waits: dict[str, Wait] = {}
+
+    @property
+    def within(self) -> timedelta:
+        """How long --wait waits."""
+        return self._within
+
+    def request(self, name: str, send: Callable[[], tuple[Change, Wait | None]]) -> None:
+        """Send one request. A refusal is an outcome; without a response the command ends."""
+        try:
+            change, wait = send()
+        except RefusedError as err:
+            self.outcomes[name] = refused(err)
+        except UnavailableError:
+            report(self.outcomes, self._options)  # the requests so far were accepted
+            raise
+        else:
+            self.outcomes[name] = Outcome(
+                ExitCode.OK, change.word, changes=change.fields, view=change.view
+            )
+            if wait is not None:
+                self._waits[name] = wait
+
+    def wait(self, *, announce: bool = False) -> dict[str, Outcome]:
+        """With `announce` each change is printed before the wait."""
+        options, outcomes = self._options, self.outcomes
+        if options.wait is None or not self._waits:
+            return outcomes
+        if announce and is_text(options):
+            for name in self._waits:
+                _print_success(name, outcomes[name])
+        with live_view(quiet=not is_text(options)) as update:
+            waited = wait_for_all(self.client, self._waits, within=self._within, update=update)
+        return outcomes | {
+            name: outcome._replace(change=outcomes[name].word, changes=outcomes[name].changes)
+            for name, outcome in waited.items()
+        }
+
+
+def request_workloads(
+    changes: Changes,
+    goals: Mapping[str, Goal | None],
+    send: SendRequest,
+    describe: DescribeChange,
+) -> None:
+    """Request the change for each workload. A goal of None keeps the desired state of the workload."""
+    client = changes.client
+
+    def request(workload_id: str, goal: Goal | None) -> tuple[Change, Wait]:
+        before = find_workload(client, workload_id)
+        try:
+            revision = send(client, workload_id)
+        except RefusedError:
+            if before is None and goal is not None:
+                check_not_a_job(client, workload_id)
+            raise
+        change = describe(client, workload_id, before, revision)
+        target = _target(goal or _goal_before(before), revision, before)
+        return change, WorkloadWait(workload_id, target, within=changes.within)
+
+    for workload_id, goal in goals.items():
+        changes.request(workload_id, partial(request, workload_id, goal))
+
+
 def change_workloads(
     client: "SchedulerClient",
     options: Namespace,
     goals: Mapping[str, Goal | None],
     send: SendRequest,
     describe: DescribeChange,
-    *,
-    announce: bool = False,
 ) -> dict[str, Outcome]:
-    """Request the change for each workload. A goal of None keeps the desired state of the workload.
-
-    With `announce` each change is printed before the wait.
-    """
-    outcomes: dict[str, Outcome] = {}
-    targets: dict[str, WaitTarget] = {}
-    for workload_id, goal in goals.items():
-        try:
-            before = find_workload(client, workload_id)
-            revision = send(client, workload_id)
-            change = describe(client, workload_id, before, revision)
-        except RefusedError as err:
-            outcomes[workload_id] = refused(err)
-        except UnavailableError:
-            report(outcomes, options)  # the requests so far were accepted
-            raise
-        else:
-            outcomes[workload_id] = Outcome(ExitCode.OK, change.word, changes=change.fields)
-            targets[workload_id] = _target(goal or _goal_before(before), revision, before)
-    if options.wait is None or not targets:
-        return outcomes
-    if announce and is_text(options):
-        for workload_id in targets:
-            _print_success(workload_id, outcomes[workload_id])
-    within = load_settings(options).wait_timeout
-    with live_view(quiet=not is_text(options)) as update:
-        waited = wait_for(client, targets, within=within, update=update)
-    return outcomes | {
-        workload_id: outcome._replace(
-            change=outcomes[workload_id].word, changes=outcomes[workload_id].changes
-        )
-        for workload_id, outcome in waited.items()
-    }
+    changes = Changes(client, options)
+    request_workloads(changes, goals, send, describe)
+    return changes.wait()
 
 
 def finish(outcomes: Mapping[str, Outcome], options: Namespace) -> int:
     """Report all outcomes. Returns the exit code."""
     report(outcomes, options)
     if options.wait is not None and is_text(options):
-        reached = [outcome for outcome in outcomes.values() if outcome.workload is not None]
+        reached = [one for one in outcomes.values() if one.workload is not None or one.after]
         if len(reached) == len(outcomes) and all(one.exit is ExitCode.OK for one in reached):
-            hint = step_after([one.workload for one in reached if one.workload is not None])
+            hint = _step_after(reached)
             if hint:
                 print(f"next: {hint}", file=sys.stderr)
     return max(outcome.exit for outcome in outcomes.values())
+
+
+def _step_after(reached: Sequence[Outcome]) -> str:
+    """The next command after a wait that succeeded."""
+    if len(reached) == 1 and reached[0].after:
+        return reached[0].after
+    workloads = [one.workload for one in reached if one.workload is not None]
+    if len(workloads) == len(reached):
+        return step_after(workloads)
+    return "list them with `persysctl workload list -o wide`"
 
 
 def find_workload(client: "SchedulerClient", workload_id: str) -> WorkloadView | None:
@@ -154,9 +226,11 @@ def _target(goal: Goal, revision: str, before: WorkloadView | None) -> WaitTarge
 
 
 def _to_dict(workload_id: str, outcome: Outcome) -> dict[str, object]:
-    is_pool = workload_id.startswith(POOL_PREFIX)
+    kind, slash, name = workload_id.rpartition("/")
+    view = "" if outcome.view is None else outcome.view.DESCRIPTOR.name
+    id_key = "set_id" if view == _SET else _ID_KEYS.get(kind + slash, "workload_id")
     found: dict[str, object] = {
-        "pool_id" if is_pool else "workload_id": workload_id.removeprefix(POOL_PREFIX),
+        id_key: name,
         "success": outcome.exit is ExitCode.OK,
         "outcome": outcome.word,
         "reason": outcome.why,
@@ -173,4 +247,6 @@ def _to_dict(workload_id: str, outcome: Outcome) -> dict[str, object]:
         ]
     if outcome.workload is not None:
         found["workload"] = to_dict(outcome.workload)
+    if outcome.view is not None:
+        found[_VIEW_KEYS[view]] = to_dict(outcome.view)
     return found

@@ -14,7 +14,7 @@ UNHEALTHY = "Unhealthy"
 UNPLACEABLE = "Unplaceable"
 DRIFTED = "Drifted"
 CRASH_LOOP = "CrashLoop"
-_HEALTH = "container.health"
+_HEALTH = ("container.health", "vm.health")
 _HEALTH_FAILURES = "container.health_failures"
 _PULLING = "Pulling"
 _SERVICES = "compose.services"
@@ -28,7 +28,7 @@ def health_of(workload: WorkloadView) -> str:
         return ""
     if workload.reason.code == UNHEALTHY:
         return "unhealthy"
-    return workload.metadata.get(_HEALTH, "")
+    return next((workload.metadata[key] for key in _HEALTH if key in workload.metadata), "")
 
 
 def has_drifted(workload: WorkloadView) -> bool:

@@ -1,4 +1,4 @@
-"""Checks the cluster: clocks, mode, nodes, versions, workloads, errors and unreadable records."""
+"""Checks the cluster: clocks, mode, nodes, versions, workloads, sets, jobs, errors and unreadable records."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -47,6 +47,7 @@ def check_cluster(client: "SchedulerClient") -> Iterator[Finding]:
     yield from check_nodes(nodes)
     yield from check_versions(nodes, mode.version)
     yield from check_workloads(client.list_workloads())
+    yield from check_owners(client)
     try:
         diagnostics = client.get_diagnostics()
     except RefusedError:
@@ -139,9 +140,13 @@ def check_versions(nodes: Sequence["NodeView"], scheduler: str) -> Iterator[Find
 
 
 def check_workloads(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
-    """A failed, unhealthy or drifted workload is an error; a pending or unknown one is a warning."""
+    """A failed, unhealthy or drifted workload is an error; a pending or unknown one is a warning.
+
+    Members of jobs are reported with their job.
+    """
     from persys.cli.commands.workload_status import has_drifted, health_of
 
+    workloads = [each for each in workloads if not each.membership.job_id]
     failed = [
         each
         for each in workloads
@@ -153,6 +158,31 @@ def check_workloads(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
     yield from _workload_findings(waiting, warn, "are pending or unknown")
     if not failed and not waiting:
         yield ok("workloads", f"all {len(workloads)} are in their desired state")
+
+
+def check_owners(client: "SchedulerClient") -> Iterator[Finding]:
+    """A paused rollout, and a job whose last run failed, wait for a person."""
+    from persys.cli.commands.set_status import PAUSED, next_command
+
+    try:
+        sets, jobs = client.list_sets(), client.list_jobs()
+    except RefusedError:
+        return  # an older scheduler
+    paused = [view for view in sets if view.phase == PAUSED]
+    for view in paused[:LISTED_MAX]:
+        text = f"the rollout of {view.spec.set_id} is paused: {view.reason or 'by a user'}"
+        yield warn("sets", text, next_command(view))
+    if len(paused) > LISTED_MAX:
+        fix = "list them with `persysctl set list`"
+        yield warn("sets", f"{len(paused) - LISTED_MAX} more rollouts are paused", fix)
+    failed = [job for job in jobs if job.runs and job.runs[0].state == "Failed"]
+    for job in failed[:LISTED_MAX]:
+        name, run = job.spec.job_id, job.runs[0]
+        text = f"the last run of {name} failed: {run.reason or 'no reason given'}"
+        yield warn("jobs", text, f"show its output with `persysctl job logs {name} {run.run_id}`")
+    if len(failed) > LISTED_MAX:
+        fix = "list them with `persysctl job list`"
+        yield warn("jobs", f"the last runs of {len(failed) - LISTED_MAX} more jobs failed", fix)
 
 
 def _check_policy(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 The parser rewrites the command line with these tables before it parses it, so help, completion and the manual
 describe only the command itself. A word without an equal command is in `HINTS`: the error names what to use.
 
-- `TYPES`: words for a group, as in `get nodes`, `describe node/n1`, `container ls` and `job status`
+- `TYPES`: words for a group, as in `get nodes`, `describe node/n1`, `container ls` and `service ls`
 - `VERBS`: words for a command of a group, as in `volume rm`; `get`, `ls` and `describe` list or show
 - `ALIASES`: all other words, with the command that replaces them
 """
@@ -13,23 +13,18 @@ from collections.abc import Mapping, Sequence
 from persys.cli.framework.arguments import GLOBAL, Argument
 from persys.cli.framework.command_table import GROUPS, SINGLES
 
-_WORKLOAD = "workload"
+_WORKLOAD, _SET, _JOB = "workload", "set", "job"
 TYPES: Mapping[str, tuple[str, ...]] = {
     _WORKLOAD: (
-        *("workload", "workloads", "all", "pod", "pods", "po", "deployment", "deployments"),
-        *(
-            "deploy",
-            "job",
-            "jobs",
-            "alloc",
-            "container",
-            "containers",
-            "stack",
-            "stacks",
-            "vm",
-            "vms",
-        ),
+        *("workload", "workloads", "all", "pod", "pods", "po", "alloc"),
+        *("container", "containers", "stack", "stacks", "vm", "vms"),
     ),
+    _SET: (
+        *("set", "sets", "service", "services", "deployment", "deployments", "deploy"),
+        *("replicaset", "replicasets", "rs", "statefulset", "statefulsets", "sts"),
+        *("daemonset", "daemonsets", "ds"),
+    ),
+    _JOB: ("job", "jobs", "cronjob", "cronjobs", "cj"),
     "node": ("node", "nodes", "no"),
     "secret": ("secret", "secrets"),
     "volume": ("volume", "volumes", "pv", "pvc"),
@@ -75,12 +70,22 @@ ALIASES: Mapping[str, str] = {
     "restart": "workload restart",
     "reboot": "workload restart",
     "rollout restart": "workload restart",
-    "rollout status": "workload get",
+    "service update": "edit",
+    "service rollback": "rollout undo",
+    "deployment promote": "rollout promote",
+    "deployment pause": "rollout pause",
+    "deployment resume": "rollout resume",
+    "deployment fail": "rollout undo",
+    "job promote": "rollout promote",
+    "job history": "rollout history",
+    "job revert": "rollout undo",
+    "job dispatch": "job run",
+    "job stop": "workload stop",
+    "job restart": "workload restart",
     "redeploy": "workload redeploy",
     "retry": "workload retry",
     "create": "apply",
     "replace": "apply",
-    "job run": "apply -f",
     "job plan": "plan -f",
     "diff": "plan",
     "log": "logs",
@@ -105,8 +110,7 @@ ALIASES: Mapping[str, str] = {
 }
 # Words without an equal command: what to use instead. The text after a comma is advice.
 HINTS: Mapping[str, str] = {
-    "scale": "apply -f FILE, with one workload per replica: a workload is one instance on one node",
-    "autoscale": "nodepool create -f FILE, which adds machines for waiting workloads",
+    "autoscale": "edit SET, and add `scale` with min, max and cpu",
     "up": "apply -f FILE",
     "down": "delete -f FILE",
     "deploy": "apply -f FILE",
@@ -114,10 +118,9 @@ HINTS: Mapping[str, str] = {
     "kill": "workload stop WORKLOAD",
     "destroy": "workload stop WORKLOAD, or `workload delete` to remove it with its data",
     "undefine": "workload delete WORKLOAD",
-    "pause": "workload stop WORKLOAD",
+    "pause": "workload stop WORKLOAD, or `rollout pause` for the update of a set",
     "rename": "run NAME --image IMAGE, because the id of a workload cannot change",
     "patch": "edit WORKLOAD",
-    "set": "edit WORKLOAD",
     "label": "edit WORKLOAD",
     "annotate": "edit WORKLOAD",
     "expose": "edit WORKLOAD, and add a port",
@@ -126,11 +129,10 @@ HINTS: Mapping[str, str] = {
     "attach": "logs WORKLOAD --follow, or `console` for a VM",
     "cp": "exec WORKLOAD -- cat FILE",
     "wait": "workload get WORKLOAD --watch",
-    "history": "events --workload WORKLOAD",
-    "rollout": "workload restart WORKLOAD",
-    "revert": "apply -f FILE, with the previous version of the file",
-    "undo": "apply -f FILE, with the previous version of the file",
-    "rollback": "apply -f FILE, with the previous version of the file",
+    "history": "rollout history SET, or `events --workload WORKLOAD`",
+    "revert": "rollout undo SET",
+    "undo": "rollout undo SET",
+    "rollback": "rollout undo SET",
     "pull": "image add NAME SOURCE, for VM images; containers pull their image themselves",
     "join": "token create --role agent --name NODE, then `persys-agent join` on that machine",
     "login": "context add NAME",
@@ -154,15 +156,25 @@ _SIMILARITY = 0.7
 _WITH_VALUE = frozenset(name for each in GLOBAL if each.takes_value for name in each.names)
 # Options with a value that may stand between the words of an alias.
 _ALSO_WITH_VALUE = frozenset(
-    ("-f", "--file", "--node", "--status", "--workload", "-c", "--service", "--image")
+    (
+        *("-f", "--file", "--node", "--status", "--workload", "-c", "--service", "--image"),
+        *("--replicas", "--to", "--to-revision", "--revision"),
+    )
 )
 _COMMANDS: Mapping[str, frozenset[str]] = {
     group.name: frozenset([each.name for each in group.commands]) for group in GROUPS
 }
 _SINGLES = frozenset([each.name for each in SINGLES])
 _GROUP_OF = {word: group for group, words in TYPES.items() for word in words}
-# Commands without a group whose operand is a workload.
-_OF_WORKLOADS = frozenset(("console", "edit", "exec", "explain", "logs", "stats"))
+# Commands without a group whose operand is a workload, set or job.
+_OF_WORKLOADS = frozenset(("console", "edit", "exec", "explain", "logs", "scale", "stats"))
+# Groups whose words may precede such an operand, as in `logs pod/web`.
+_OWNERS = (_WORKLOAD, _SET, _JOB)
+_ROLLOUT = "rollout"
+# Commands of kubectl that also take the word and the name apart, as in `scale deployment web`.
+_WITH_TYPE_APART = ("scale", _ROLLOUT)
+# `nomad job run` takes a file; `job run` takes the name of a job.
+_JOB_FILES = (".yaml", ".yml", ".json", ".nomad", ".hcl")
 
 
 def rewrite(words: Sequence[str]) -> list[str]:
@@ -173,11 +185,18 @@ def rewrite(words: Sequence[str]) -> list[str]:
         return line
     first, second_at = line[at], operand_at(line, at + 1)
     second = "" if second_at is None else line[second_at]
+    if second_at is not None and first == _JOB and second == "run":
+        third_at = operand_at(line, second_at + 1)
+        if third_at is not None and line[third_at].endswith(_JOB_FILES):
+            del line[second_at]
+            return _replaced(line, at, "apply -f")
     if second_at is not None and (command := ALIASES.get(f"{first} {second}")):
         del line[second_at]
         return _replaced(line, at, command)
     if first in _SINGLES:
         return _without_type(line, second_at) if first in _OF_WORKLOADS else line
+    if first == _ROLLOUT and second_at is not None:
+        return _without_type(line, operand_at(line, second_at + 1))
     if first in _GROUP_OF or first in _COMMANDS:
         return _type_first(line, at, second_at)
     if second_at is not None and (group := _GROUP_OF.get(second.partition("/")[0])):
@@ -207,7 +226,7 @@ def _type_first(line: list[str], at: int, second_at: int | None) -> list[str]:
     word = line[second_at]
     if word in _COMMANDS[group]:
         return _replaced(line, at, group)
-    if group == _WORKLOAD and word in _SINGLES:
+    if group in _OWNERS and word in _SINGLES:
         del line[at]
         return _without_type(line, operand_at(line, second_at))
     operand = operand_at(line, second_at + 1)
@@ -248,7 +267,7 @@ def _replaced(
         rest.insert(len(rest) if operand is None else operand, new.pop())
     changed = _LIST_OPTIONS if new[-1] == "list" else dropped or {}
     rest = [word for each in rest for word in changed.get(each, (each,))]
-    if new[0] == _WORKLOAD:
+    if new[0] in (*_OWNERS, _ROLLOUT):
         rest = _without_types(rest)
     return [*line[:at], *new, *rest] if new != [line[at]] else line
 
@@ -268,11 +287,17 @@ def _without_types(rest: list[str]) -> list[str]:
 
 
 def _without_type(line: list[str], at: int | None) -> list[str]:
-    """`logs pod/web` is `logs web`."""
-    if at is not None:
-        kind, slash, name = line[at].partition("/")
-        if slash and _GROUP_OF.get(kind) == _WORKLOAD:
-            line[at] = name
+    """`logs pod/web` is `logs web`, and `scale deployment web` is `scale web`."""
+    if at is None:
+        return line
+    kind, slash, name = line[at].partition("/")
+    after = operand_at(line, at + 1)
+    if _GROUP_OF.get(kind) not in _OWNERS:
+        return line
+    if slash:
+        line[at] = name
+    elif after is not None and not line[after].isdigit() and {*line[:at]} & {*_WITH_TYPE_APART}:
+        del line[at]
     return line
 
 

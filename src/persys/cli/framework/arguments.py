@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 class Argument(NamedTuple):
     names: tuple[str, ...]
     kwargs: Mapping[str, Any]  # as argparse's add_argument takes it
-    completes: str = ""  # workload, node, file
+    completes: str = ""  # workload, set, job, owner (set or job), run, node, file, kind, context
 
     @property
     def is_option(self) -> bool:
@@ -126,7 +126,7 @@ WAIT = Argument(
         "metavar": "DURATION",
         "nargs": "?",
         "const": "",
-        "help": "wait until the desired state is reached or the workload fails (default: 5m)",
+        "help": "wait until the desired state is reached, a rollout has ended, or it fails (default: 5m)",
     },
 )
 DEADLINE = Argument(
@@ -157,6 +157,16 @@ TAINT_KEY = Argument(
 WORKLOAD = Argument(("id",), {"metavar": "WORKLOAD", "help": "id of the workload"}, "workload")
 WORKLOADS = Argument(
     ("ids",), {"metavar": "WORKLOAD", "nargs": "+", "help": "ids of workloads"}, "workload"
+)
+OWNER = Argument(
+    ("owner",),
+    {
+        "metavar": "SET",
+        "nargs": "?",
+        "default": "",
+        "help": "only the members of this set or job",
+    },
+    "owner",
 )
 OPTIONAL_WORKLOADS = WORKLOADS._replace(kwargs={**WORKLOADS.kwargs, "nargs": "*"})
 YES = Argument(("-y", "--yes"), {"action": "store_true", "help": "apply without asking"})
@@ -288,7 +298,7 @@ DECISION = Argument(
         "help": "only those with this decision",
     },
 )
-EXAMPLE_TYPES = ("container", "compose", "vm", "git", "nodepool")
+EXAMPLE_TYPES = ("container", "compose", "vm", "git", "set", "job", "nodepool")
 EXAMPLE_TYPE = Argument(
     ("type",), {"choices": EXAMPLE_TYPES, "nargs": "?", "help": "type of the file (default: all)"}
 )

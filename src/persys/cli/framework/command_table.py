@@ -4,7 +4,7 @@ The rows are in `tables/`. A command names its function as a string, and the mod
 command runs: shell completion starts persysctl at every keystroke, so the table must load fast.
 """
 
-from persys.cli.framework.tables import access, cluster, nodes, workloads
+from persys.cli.framework.tables import access, cluster, nodes, sets, workloads
 from persys.cli.framework.tables.command import Command, Group
 
 SECTIONS: tuple[tuple[str, tuple[Group | Command, ...]], ...] = (
@@ -15,6 +15,10 @@ SECTIONS: tuple[tuple[str, tuple[Group | Command, ...]], ...] = (
             workloads.RUN,
             workloads.APPLY,  # a shortcut for `workload apply`, the most frequent command
             workloads.EDIT,
+            sets.SET,
+            sets.SCALE,
+            sets.ROLLOUT,
+            sets.JOB,
             workloads.INIT,
             workloads.PLAN,
             workloads.EXPLAIN,

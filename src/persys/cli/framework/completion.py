@@ -5,7 +5,9 @@ The input is the words typed so far; the output is one candidate per line: the w
 
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from persys.cli.connect.context_file import read_contexts
 from persys.cli.framework.aliases import next_words, rewrite
@@ -14,6 +16,9 @@ from persys.cli.framework.command_table import COMPLETE, GROUPS, SECTIONS, SINGL
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.tables.command import Command
 from persys.errors import PersysError
+
+if TYPE_CHECKING:
+    from persys.client import SchedulerClient
 
 # Longer than a healthy cluster needs, shorter than a user waits after the tab key.
 _TIMEOUT = "1s"
@@ -127,11 +132,14 @@ def _positional(
         len(taken) >= len(operands) and operands[-1].kwargs.get("nargs") not in ("+", "*")
     ):
         return []
-    found = _values(operands[min(len(taken), len(operands) - 1)], current, before)
+    found = _values(operands[min(len(taken), len(operands) - 1)], current, before, taken)
     return [(word, text) for word, text in found if word not in taken]
 
 
-def _values(argument: Argument, current: str, before: Sequence[str]) -> list[tuple[str, str]]:
+def _values(
+    argument: Argument, current: str, before: Sequence[str], taken: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """`taken` are the operands so far."""
     if "choices" in argument.kwargs:
         return [(choice, "") for choice in argument.kwargs["choices"]]
     match argument.completes:
@@ -145,8 +153,8 @@ def _values(argument: Argument, current: str, before: Sequence[str]) -> list[tup
             from persys.cli.commands.context import names
 
             return names(read_contexts())
-        case "node" | "workload":
-            return _ids(argument.completes, before)
+        case "node" | "workload" | "set" | "job" | "owner" | "run":
+            return _ids(argument.completes, before, taken)
         case _:
             return []
 
@@ -160,7 +168,7 @@ def _paths(current: str) -> list[tuple[str, str]]:
     return [(f"{folder}{entry.name}{'/' if entry.is_dir() else ''}", "") for entry in entries]
 
 
-def _ids(kind: str, before: Sequence[str]) -> list[tuple[str, str]]:
+def _ids(kind: str, before: Sequence[str], taken: Sequence[str]) -> list[tuple[str, str]]:
     """Ids from the cluster. A cluster that does not respond yields no candidates and no error."""
     from persys.cli.connect.clients import scheduler_client
 
@@ -170,11 +178,30 @@ def _ids(kind: str, before: Sequence[str]) -> list[tuple[str, str]]:
     options.insecure = "--insecure" in before
     try:
         with scheduler_client(options) as client:
-            if kind == "node":
-                return [(node.node_id, node.status) for node in client.list_nodes()]
-            return [(found.workload_id, found.status) for found in client.list_workloads()]
+            match kind:
+                case "node":
+                    return [(node.node_id, node.status) for node in client.list_nodes()]
+                case "run":
+                    runs = client.get_job(taken[0]).runs if taken else ()
+                    return [(run.run_id, run.state) for run in runs]
+                case "workload":
+                    workloads = client.list_workloads()
+                    return [(one.workload_id, one.status) for one in workloads] + _owners(client)
+                case _:
+                    return _owners(client, kind)
     except PersysError:
         return []
+
+
+def _owners(client: "SchedulerClient", kind: str = "owner") -> list[tuple[str, str]]:
+    """Sets, jobs or both. An older scheduler has none."""
+    found: list[tuple[str, str]] = []
+    with suppress(PersysError):
+        if kind != "job":
+            found += [(view.spec.set_id, f"set, {view.phase}") for view in client.list_sets()]
+        if kind != "set":
+            found += [(job.spec.job_id, "job") for job in client.list_jobs()]
+    return found
 
 
 def _given(before: Sequence[str], name: str) -> str | None:

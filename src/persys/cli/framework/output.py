@@ -19,6 +19,7 @@ Row = Mapping[str, Any]
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _UNIT_STEP = 1024
+_CELL_LENGTH_MAX = 60
 
 RowT = TypeVar("RowT")
 T = TypeVar("T", bound="Message")
@@ -48,9 +49,12 @@ def render_list(
             if not messages:
                 return empty
             chosen = [column for column in columns if form == "wide" or not column.wide]
-            now = SystemClock().now()
-            rows = [[column.text(message, now) for column in chosen] for message in messages]
-            return align_columns([[column.title for column in chosen], *rows])
+            return table(chosen, messages, SystemClock().now())
+
+
+def table(columns: Sequence[Column[T]], messages: Sequence[T], now: datetime) -> str:
+    rows = [[column.text(message, now) for column in columns] for message in messages]
+    return align_columns([[column.title for column in columns], *rows])
 
 
 def render_one(
@@ -122,6 +126,12 @@ def align_columns(rows: Sequence[Sequence[str]]) -> str:
 def key_value_lines(facts: Sequence[tuple[str, str]]) -> str:
     """One fact per line; facts with an empty text are omitted."""
     return align_columns([[f"{title}:", text] for title, text in facts if text])
+
+
+def cropped(text: str) -> str:
+    """One line that is short enough for a column."""
+    line = " ".join(text.split())
+    return line if len(line) <= _CELL_LENGTH_MAX else line[: _CELL_LENGTH_MAX - 1] + "…"
 
 
 def code_text(code: str) -> str:

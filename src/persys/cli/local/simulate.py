@@ -49,6 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--node-pool", type=_count, default=0, metavar="N",
         help="add a node pool with at most N machines, not with --remote-nodes (default: none)",
     )  # fmt: skip
+    parser.add_argument(
+        "--sets", type=_count, default=0, metavar="N",
+        help="add N sets, not with --remote-nodes or --node-pool (default: none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--jobs", type=_count, default=0, metavar="N",
+        help="add N jobs, not with --remote-nodes or --node-pool (default: none)",
+    )  # fmt: skip
     parser.add_argument("--trace", action="store_true", help="print the full trace")
     parser.add_argument(
         "--first", action="store_true",
@@ -104,8 +112,7 @@ def _run_seeds(options: Namespace) -> int:
     from persys.sim.run import run
     from persys.sim.scenario.generate import draw
 
-    if options.node_pool and options.remote_nodes:
-        raise UsageError("--node-pool and --remote-nodes: expected one of them")
+    _check_options(options)
     seeds = [options.seed] if options.seed is not None else options.seeds
     clock = SystemClock()
     began, virtual, failures = clock.monotonic(), 0.0, 0
@@ -130,11 +137,23 @@ def _run_seeds(options: Namespace) -> int:
     return ExitCode.FAILED if failures else ExitCode.OK
 
 
+def _check_options(options: Namespace) -> None:
+    if options.node_pool and options.remote_nodes:
+        raise UsageError("--node-pool and --remote-nodes: expected one of them")
+    if (options.sets or options.jobs) and (options.node_pool or options.remote_nodes):
+        raise UsageError("--sets and --jobs: expected neither --node-pool nor --remote-nodes")
+
+
 def _shape(seed: int, options: Namespace) -> "Shape":
     """The size from the command line, or the one chosen by the seed."""
     from msgspec.structs import replace
 
-    from persys.sim.scenario.generate import FEDERATED_SHAPE, POOL_SHAPE, shape_for
+    from persys.sim.scenario.generate import (
+        FEDERATED_SHAPE,
+        POOL_SHAPE,
+        SET_SHAPE,
+        shape_for,
+    )
     from persys.sim.scenario.plan import Shape
 
     sized = options.nodes or options.workloads or options.minutes
@@ -143,6 +162,8 @@ def _shape(seed: int, options: Namespace) -> "Shape":
         shape = replace(FEDERATED_SHAPE, remote_nodes=options.remote_nodes)
     if options.node_pool:
         shape = replace(POOL_SHAPE, pool_machines=options.node_pool)
+    if options.sets or options.jobs:
+        shape = replace(SET_SHAPE, sets=options.sets, jobs=options.jobs)
     return replace(
         shape,
         nodes=options.nodes or shape.nodes,

@@ -1,24 +1,26 @@
-"""Creates or updates the workloads and node pools of spec files, and reports what each request changed."""
+"""Creates, updates or deletes what spec files contain, and reports what each request changed."""
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from persys.cli.commands.wait import Goal, Outcome
+from persys.cli.commands.lookup import find_job, split_sets
+from persys.cli.commands.wait import Goal
 from persys.cli.commands.workload_change import (
+    JOB_PREFIX,
     POOL_PREFIX,
     Change,
+    Changes,
     always,
-    change_workloads,
     find_workload,
     finish,
-    refused,
+    request_workloads,
 )
 from persys.cli.connect.clients import scheduler_client
-from persys.cli.framework.exit_codes import ExitCode
-from persys.cli.specs.spec_files import Pool, Specs, print_compose_files
+from persys.cli.specs.spec_files import Specs, print_compose_files
 from persys.client.grpc.channel import RequestRefusedError
-from persys.errors import NotFoundError, RefusedError, UnavailableError
+from persys.errors import InvalidError, NotFoundError, UnavailableError
 from persys.wire.gen.control.v1.control_pb2 import (
     ApplyWorkloadRequest,
     NodePoolSpec,
@@ -27,7 +29,10 @@ from persys.wire.gen.control.v1.control_pb2 import (
 )
 
 if TYPE_CHECKING:
+    from persys.cli.specs.spec_files import InFile
     from persys.client import SchedulerClient
+    from persys.core.intent.field_changes import FieldChange
+    from persys.wire.specfile.spec_documents import JobDocument, PoolDocument
 
 
 _DELETED = "being deleted"
@@ -39,46 +44,78 @@ def apply_specs(options: Namespace, specs: Specs) -> int:
     workloads = {spec.id: spec for spec in specs.workloads}
 
     def send(client: "SchedulerClient", workload_id: str) -> str:
+        spec = workloads[workload_id]
         try:
-            return client.apply(workloads[workload_id].request)
+            return client.apply(spec.document.request)
         except RequestRefusedError as err:
-            located = workloads[workload_id].located(str(err))
-            raise RequestRefusedError(located, reason=err.reason) from err
+            raise spec.refusal(err) from err
 
-    goals = {workload_id: _goal_of(spec.request) for workload_id, spec in workloads.items()}
+    goals = {name: _goal_of(spec.document.request) for name, spec in workloads.items()}
     with scheduler_client(options) as client:
-        outcomes = {POOL_PREFIX + pool.id: _apply_pool(client, pool) for pool in specs.pools}
-        outcomes |= change_workloads(client, options, goals, send, _applied, announce=True)
-    return finish(outcomes, options)
+        changes = Changes(client, options)
+        for pool in specs.pools:
+            changes.request(POOL_PREFIX + pool.id, partial(_apply_pool, client, pool))
+        request_workloads(changes, goals, send, _applied)
+        if specs.sets:
+            from persys.cli.commands.set_change import request_applies  # start-up time
+
+            request_applies(changes, options, specs.sets)
+        for job in specs.jobs:
+            changes.request(JOB_PREFIX + job.id, partial(_apply_job, client, job))
+        return finish(changes.wait(announce=True), options)
 
 
-def _apply_pool(client: "SchedulerClient", pool: Pool) -> Outcome:
+def _apply_pool(client: "SchedulerClient", pool: "InFile[PoolDocument]") -> tuple[Change, None]:
     from persys.cli.specs.changes import changes_of_pool
 
+    before = _find_pool(client, pool.id)
     try:
-        before = _find_pool(client, pool.id)
-        after = client.create_node_pool(pool.pool).spec
+        after = client.create_node_pool(pool.document.pool).spec
     except RequestRefusedError as err:
-        return refused(RequestRefusedError(pool.located(str(err)), reason=err.reason))
-    except RefusedError as err:
-        return refused(err)
+        raise pool.refusal(err) from err
     if before is None:
-        return Outcome(ExitCode.OK, "created")
-    changes = changes_of_pool(before, after)
-    return Outcome(ExitCode.OK, "updated" if changes else "unchanged", changes=changes)
+        return Change("created"), None
+    fields = changes_of_pool(before, after)
+    return Change("updated" if fields else "unchanged", fields), None
 
 
-def plan_pool(client: "SchedulerClient", pool: Pool) -> WorkloadPlan:
+def _apply_job(client: "SchedulerClient", job: "InFile[JobDocument]") -> tuple[Change, None]:
+    from persys.cli.specs.changes import changes_of_job
+
+    before = find_job(client, job.id)
+    try:
+        answer = client.apply_job(job.document.request)
+    except (InvalidError, RequestRefusedError) as err:
+        raise job.refusal(err) from err
+    word = answer.outcome or ("created" if before is None else "applied")
+    fields = () if before is None else changes_of_job(before.spec, answer.job.spec)
+    return Change(word, fields, answer.job), None
+
+
+def plan_job(client: "SchedulerClient", job: "InFile[JobDocument]") -> WorkloadPlan:
+    """What applying a job would change. The scheduler validates it only when it is applied."""
+    from persys.cli.specs.changes import changes_of_job
+
+    before = find_job(client, job.id)
+    fields = () if before is None else changes_of_job(before.spec, job.document.request.job)
+    return _plan(JOB_PREFIX + job.id, exists=before is not None, fields=fields)
+
+
+def plan_pool(client: "SchedulerClient", pool: "InFile[PoolDocument]") -> WorkloadPlan:
     """What applying a node pool would change. The scheduler validates it only when it is applied."""
     from persys.cli.specs.changes import changes_of_pool
 
-    plan = WorkloadPlan(workload_id=f"{POOL_PREFIX}{pool.id}", action="create")
     before = _find_pool(client, pool.id)
-    if before is None:
-        return plan
-    for change in changes_of_pool(before, pool.pool):
+    fields = () if before is None else changes_of_pool(before, pool.document.pool)
+    return _plan(POOL_PREFIX + pool.id, exists=before is not None, fields=fields)
+
+
+def _plan(name: str, *, exists: bool, fields: "Sequence[FieldChange]") -> WorkloadPlan:
+    plan = WorkloadPlan(workload_id=name, action="create")
+    for change in fields:
         plan.changes.add(field=change.field, before=change.before, after=change.after)
-    plan.action = "update" if plan.changes else "none"
+    if exists:
+        plan.action = "update" if fields else "none"
     return plan
 
 
@@ -90,26 +127,42 @@ def _find_pool(client: "SchedulerClient", pool_id: str) -> NodePoolSpec | None:
 
 
 def delete_specs(options: Namespace, ids: Sequence[str], specs: Specs) -> int:
-    """Delete workloads by id, and everything in the files."""
+    """Delete workloads, sets and jobs by id, and everything in the files."""
 
     def send(client: "SchedulerClient", workload_id: str) -> str:
         client.delete(workload_id)
         return ""
 
-    goals = dict.fromkeys([*ids, *(spec.id for spec in specs.workloads)], Goal.GONE)
+    in_files = [*(one.id for one in specs.workloads), *(one.id for one in specs.sets)]
     with scheduler_client(options) as client:
-        outcomes = change_workloads(client, options, goals, send, always(_DELETED))
+        sets, others = split_sets(client, [*ids, *in_files])
+        jobs = [name for name in ids if name in others and _is_job(client, name)]
+        goals = dict.fromkeys((name for name in others if name not in jobs), Goal.GONE)
+        changes = Changes(client, options)
+        request_workloads(changes, goals, send, always(_DELETED))
+        if sets:
+            from persys.cli.commands.set_change import request_deletions  # start-up time
+
+            request_deletions(changes, options, sets, _DELETED)
+        for name in (*jobs, *(job.id for job in specs.jobs)):
+            changes.request(JOB_PREFIX + name, partial(_delete, client.delete_job, name))
         for pool in specs.pools:
-            outcomes[POOL_PREFIX + pool.id] = _delete_pool(client, pool)
-    return finish(outcomes, options)
+            changes.request(
+                POOL_PREFIX + pool.id, partial(_delete, client.delete_node_pool, pool.id)
+            )
+        return finish(changes.wait(), options)
 
 
-def _delete_pool(client: "SchedulerClient", pool: Pool) -> Outcome:
-    try:
-        client.delete_node_pool(pool.id)
-    except RefusedError as err:
-        return refused(err)
-    return Outcome(ExitCode.OK, _DELETED)
+def _is_job(client: "SchedulerClient", name: str) -> bool:
+    """Whether it is the name of a job and not of a workload."""
+    if find_workload(client, name) is not None:
+        return False
+    return find_job(client, name) is not None
+
+
+def _delete(send: Callable[[str], object], name: str) -> tuple[Change, None]:
+    send(name)
+    return Change(_DELETED), None
 
 
 def _applied(

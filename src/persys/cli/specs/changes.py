@@ -9,8 +9,13 @@ from collections.abc import Iterable, Iterator
 from difflib import unified_diff
 
 from persys.core.intent.field_changes import FieldChange, changed_fields
-from persys.wire.gen.control.v1.control_pb2 import NodePoolSpec, WorkloadView
-from persys.wire.specfile.export import pool_document, workload_document
+from persys.wire.gen.control.v1.control_pb2 import JobSpec, NodePoolSpec, SetView, WorkloadView
+from persys.wire.specfile.export import (
+    job_document,
+    pool_document,
+    set_document,
+    workload_document,
+)
 
 MASK = "********"
 _REFERENCE = "secret://"
@@ -26,6 +31,34 @@ def changes_of_workload(before: WorkloadView, after: WorkloadView) -> tuple[Fiel
 
 def changes_of_pool(before: NodePoolSpec, after: NodePoolSpec) -> tuple[FieldChange, ...]:
     return changed_fields(pool_document(before), pool_document(after))
+
+
+def changes_of_set(before: SetView, after: SetView) -> tuple[FieldChange, ...]:
+    return changed_fields(set_document(before), set_document(after))
+
+
+def changes_of_job(before: JobSpec, after: JobSpec) -> tuple[FieldChange, ...]:
+    """`after` may be from a file: templates are compared as the scheduler would store them."""
+    return changed_fields(job_document(_as_stored(before)), job_document(_as_stored(after)))
+
+
+def _as_stored(spec: JobSpec) -> JobSpec:
+    from persys.wire.control.spec_decode import parse_spec  # start-up time
+    from persys.wire.control.spec_encode import spec_message
+
+    stored = JobSpec()
+    stored.CopyFrom(spec)
+    found = parse_spec(spec.template)
+    stored.template.CopyFrom(
+        spec_message(
+            found.spec,
+            found.resources,
+            found.metadata,
+            rules=found.rules,
+            stop_after_seconds=found.stop_after_seconds,
+        )
+    )
+    return stored
 
 
 def masked(change: FieldChange) -> FieldChange:

@@ -1,7 +1,8 @@
 """The texts that -f names: files, directories, URLs and standard input; the variables of --env-file.
 
-A directory means its .yaml, .yml and .json files, sorted by name; with --recursive also those below it,
-except in hidden directories. A URL is fetched within a limit of size and time.
+A directory means its .yaml, .yml and .json files, sorted by name, except JSON schemas (.schema.json); with
+--recursive also those below it, except in hidden directories. A URL is fetched within a limit of size and
+time.
 """
 
 import os
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
+SCHEMA_SUFFIX = ".schema.json"
 URL_BYTES_MAX = 16 * 1024 * 1024
 URL_SECONDS_MAX = 30.0
 _STDIN_SHOWN = "standard input"
@@ -97,7 +99,7 @@ def _files(name: str, *, recursive: bool) -> list[str]:
     if recursive:
         found = list(_below(path))
     else:
-        found = [str(each) for each in path.iterdir() if each.suffix in SUFFIXES and each.is_file()]
+        found = [str(each) for each in path.iterdir() if _is_spec(each.name) and each.is_file()]
     if not found:
         hint = "" if recursive else "; --recursive includes the directories in it"
         raise UsageError(f"{name} has no {', '.join(SUFFIXES)} files{hint}")
@@ -108,8 +110,12 @@ def _below(top: Path) -> Iterator[str]:
     for directory, inner, names in os.walk(top):
         inner[:] = [each for each in inner if not each.startswith(".")]
         for name in names:
-            if name.endswith(SUFFIXES):
+            if _is_spec(name):
                 yield str(Path(directory, name))
+
+
+def _is_spec(name: str) -> bool:
+    return name.endswith(SUFFIXES) and not name.endswith(SCHEMA_SUFFIX)
 
 
 def fetch(url: str, *, bytes_max: int = URL_BYTES_MAX, seconds: float = URL_SECONDS_MAX) -> Source:

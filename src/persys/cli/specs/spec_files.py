@@ -5,81 +5,90 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from persys.cli.framework.exit_codes import UsageError
 from persys.cli.specs.sources import Source, read_sources, read_variables
+from persys.client.grpc.channel import RequestRefusedError
 from persys.errors import InvalidError
-from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest, NodePoolSpec
+from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
 
 if TYPE_CHECKING:
     from persys.wire.specfile.overrides import Overrides
-    from persys.wire.specfile.parser import Document, PoolDocument, SpecDocument
+    from persys.wire.specfile.spec_documents import (
+        Document,
+        JobDocument,
+        PoolDocument,
+        SetDocument,
+        SpecDocument,
+    )
+
+
+DocumentT = TypeVar("DocumentT", bound="Document")
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """One workload, and the file it comes from."""
+class InFile(Generic[DocumentT]):
+    """One document, and the file it comes from."""
 
     file: str
-    document: "SpecDocument"
+    document: DocumentT
 
     @property
     def id(self) -> str:
         return self.document.id
-
-    @property
-    def request(self) -> ApplyWorkloadRequest:
-        return self.document.request
-
-    @property
-    def is_compose_file(self) -> bool:
-        return self.document.compose is not None
 
     def located(self, error: str) -> str:
         """Prefix a server's error with `FILE:LINE:COLUMN:` of the field that it names, if it names one."""
-        return _located(self.file, self.document, error)
+        from persys.wire.specfile.document import split_field
 
+        field, problem = split_field(error)
+        if not field:
+            return error
+        at, field, problem = self.document.located(field, problem)
+        return f"{at.prefix(self.file)}: {field}: {problem}"
 
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """One node pool, and the file it comes from."""
-
-    file: str
-    document: "PoolDocument"
-
-    @property
-    def id(self) -> str:
-        return self.document.id
-
-    @property
-    def pool(self) -> NodePoolSpec:
-        return self.document.pool
-
-    def located(self, error: str) -> str:
-        return _located(self.file, self.document, error)
+    def refusal(self, err: InvalidError | RequestRefusedError) -> RequestRefusedError:
+        """The refusal of the scheduler with the position of the field that it names."""
+        located = self.located(str(err))
+        reason = err.reason if isinstance(err, RequestRefusedError) else ""
+        names_a_field = located != str(err)
+        return RequestRefusedError(located, reason=reason or "INVALID_SPEC" * names_a_field)
 
 
 @dataclass(frozen=True, slots=True)
 class Specs:
     """What the files of a command contain, in the given order."""
 
-    workloads: tuple[Spec, ...] = ()
-    pools: tuple[Pool, ...] = ()
+    workloads: "tuple[InFile[SpecDocument], ...]" = ()
+    pools: "tuple[InFile[PoolDocument], ...]" = ()
+    sets: "tuple[InFile[SetDocument], ...]" = ()
+    jobs: "tuple[InFile[JobDocument], ...]" = ()
 
     @property
     def requests(self) -> list[ApplyWorkloadRequest]:
-        return [spec.request for spec in self.workloads]
+        return [spec.document.request for spec in self.workloads]
 
-    def only_workloads(self) -> tuple[Spec, ...]:
-        """For a command that does not support node pools."""
-        for pool in self.pools:
-            raise UsageError(f"{pool.file}: expected workloads; {pool.id} is a node pool")
+    def only_workloads(self) -> "tuple[InFile[SpecDocument], ...]":
+        """For a command that supports nothing else."""
+        others: list[tuple[str, Document]] = [
+            *((each.file, each.document) for each in self.pools),
+            *((each.file, each.document) for each in self.sets),
+            *((each.file, each.document) for each in self.jobs),
+        ]
+        for file, document in others:
+            raise UsageError(f"{file}: expected workloads; {document.id} is a {document.noun}")
         return self.workloads
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of everything but node pools."""
+        found = [each.id for each in self.workloads]
+        return [*found, *(each.id for each in self.sets), *(each.id for each in self.jobs)]
 
 
 def read(options: Namespace) -> Specs:
-    """All workloads and node pools of -f, with the changes of --set, --env-file and --interpolate."""
+    """All documents of -f, with the changes of --set, --env-file and --interpolate."""
     return parse(
         list(read_sources(options.file, recursive=getattr(options, "recursive", False))),
         stack_id=getattr(options, "id", ""),
@@ -91,23 +100,36 @@ def parse(
     sources: Sequence[Source], *, stack_id: str = "", overrides: "Overrides | None" = None
 ) -> Specs:
     """Raises UsageError for the first error."""
-    found: dict[tuple[type, str], Spec | Pool] = {}
+    from persys.wire.specfile.spec_documents import (
+        JobDocument,
+        PoolDocument,
+        SetDocument,
+        SpecDocument,
+    )
+
+    found: dict[tuple[str, str], tuple[str, Document]] = {}
     for source in sources:
-        for spec in _parse_source(source, stack_id, overrides):
-            key = (type(spec), spec.id)
+        for document in _parse_source(source, stack_id, overrides):
+            key = (document.names, document.id)
             if key in found:
-                raise UsageError(f"{spec.file}: id: {spec.id!r} is also in {found[key].file}")
-            found[key] = spec
-    workloads = tuple(spec for spec in found.values() if isinstance(spec, Spec))
-    if stack_id and not any(spec.is_compose_file for spec in workloads):
+                also = found[key][0]
+                raise UsageError(f"{source.shown}: id: {document.id!r} is also in {also}")
+            found[key] = (source.shown, document)
+    if stack_id and not any(
+        isinstance(each, SpecDocument) and each.compose is not None for _, each in found.values()
+    ):
         raise UsageError("--id needs a Compose file, and none of the files is one")
-    return Specs(workloads, tuple(pool for pool in found.values() if isinstance(pool, Pool)))
+
+    def of(kind: type[DocumentT]) -> tuple[InFile[DocumentT], ...]:
+        return tuple(InFile(file, each) for file, each in found.values() if isinstance(each, kind))
+
+    return Specs(of(SpecDocument), of(PoolDocument), of(SetDocument), of(JobDocument))
 
 
 def print_compose_files(specs: Specs, options: Namespace, done: str) -> None:
     """Name the Compose files that are used as stacks. `done` is what the command does with them."""
     for spec in specs.workloads:
-        if not spec.is_compose_file:
+        if spec.document.compose is None:
             continue
         if options.output in (None, "table", "wide"):
             print(f"{spec.file}: Compose file, {done} as stack {spec.id!r}")
@@ -120,15 +142,13 @@ def print_compose_files(specs: Specs, options: Namespace, done: str) -> None:
             )
 
 
-def _parse_source(
-    source: Source, stack_id: str, overrides: "Overrides | None"
-) -> list[Spec | Pool]:
+def _parse_source(source: Source, stack_id: str, overrides: "Overrides | None") -> "list[Document]":
     from persys.wire.specfile.overrides import UNCHANGED
-    from persys.wire.specfile.parser import SpecDocument, read_documents
+    from persys.wire.specfile.parser import read_documents
     from persys.wire.specfile.strict import SpecFileError
 
     try:
-        documents = read_documents(
+        return read_documents(
             source.text,
             stack_id=stack_id,
             directory=source.directory,
@@ -137,12 +157,6 @@ def _parse_source(
         )
     except SpecFileError as err:
         raise UsageError(f"{err.at.prefix(source.shown)}: {err}") from err
-    return [
-        Spec(source.shown, document)
-        if isinstance(document, SpecDocument)
-        else Pool(source.shown, document)
-        for document in documents
-    ]
 
 
 def _overrides(options: Namespace) -> "Overrides":
@@ -158,13 +172,3 @@ def _overrides(options: Namespace) -> "Overrides":
     except InvalidError as err:
         raise UsageError(str(err)) from err
     return Overrides(variables, from_file, assignments)
-
-
-def _located(file: str, document: "Document", error: str) -> str:
-    from persys.wire.specfile.document import split_field
-
-    field, problem = split_field(error)
-    if not field:
-        return error
-    at, field, problem = document.located(field, problem)
-    return f"{at.prefix(file)}: {field}: {problem}"

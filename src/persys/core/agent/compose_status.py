@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from persys.core.agent.health import Health
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.progress import Artefact, Condition
 from persys.model.ids import Revision
 from persys.model.spec import RestartPolicy
 
@@ -90,6 +90,7 @@ def artefact_of(
         part=member.service,
         parts=tuple(_words(cases, missing)),
         others_active=any(one.artefact.condition.active for one in there),
+        runs=tuple(run for one in there if (run := one.artefact.run) is not None),
         restart=_restart(case, member, plans),
         commit=commit,
         deviations=tuple(found for one in there for found in one.artefact.deviations),

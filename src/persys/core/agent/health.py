@@ -2,7 +2,8 @@
 
 The rules are those of Docker, so that both kinds of checks mean the same: failures during the start period do
 not count until the first success, and several consecutive failures make it unhealthy. During the start period
-it is probed more often, so that a healthy workload is reported early.
+it is probed more often, so that a healthy workload is reported early. A VM without a start period gets one in
+which it can boot.
 """
 
 from datetime import datetime, timedelta
@@ -19,6 +20,7 @@ UNHEALTHY = "Unhealthy"  # the code of a running workload whose check fails
 INTERVAL_DEFAULT = timedelta(seconds=10)
 TIMEOUT_DEFAULT = timedelta(seconds=5)
 RETRIES_DEFAULT = 3
+BOOT_PERIOD_DEFAULT = timedelta(minutes=3)  # the start period of a VM
 STARTING_INTERVAL = timedelta(seconds=1)
 
 
@@ -41,12 +43,14 @@ class HealthState(Struct, frozen=True):
     health_error: str = ""  # the failure of the last probe; "": it succeeded
 
 
-def timing_of(check: HealthCheck) -> Timing:
+def timing_of(check: HealthCheck, *, boots: bool = False) -> Timing:
+    """`boots`: of a VM."""
+    start_period = timedelta(seconds=check.start_period_seconds)
     return Timing(
         timedelta(seconds=check.interval_seconds) or INTERVAL_DEFAULT,
         timedelta(seconds=check.timeout_seconds) or TIMEOUT_DEFAULT,
         check.retries or RETRIES_DEFAULT,
-        timedelta(seconds=check.start_period_seconds),
+        start_period or (BOOT_PERIOD_DEFAULT if boots else timedelta()),
     )
 
 

@@ -7,16 +7,22 @@ order.
 """
 
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import assert_never
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from persys.core.agent.deviations import DRIFTED, REPAIRS_MAX, Deviation, Repairs, summary
+from persys.core.agent.deviations import DRIFTED, REPAIRS_MAX, Repairs, summary
 from persys.core.agent.health import UNHEALTHY, Health
+from persys.core.agent.progress import (
+    Artefact,
+    Condition,
+    Perform,
+    Progress,
+    Settled,
+    Step,
+    counted,
+)
 from persys.core.backoff import doubled
-from persys.model.ids import Revision
 from persys.model.spec import ComposeSpec, ContainerSpec, HealthCheck, RestartPolicy, Spec, VMSpec
 from persys.model.status import Actual, Failure, FailureReason
 from persys.model.workload import Desired, Order
@@ -40,116 +46,6 @@ RESTART_LONGEST_AFTER = timedelta(seconds=60)
 UNHEALTHY_SHOWN_FOR = timedelta(seconds=1)
 HEALTH_RESTART_FIRST_AFTER = timedelta(seconds=10)
 HEALTH_RESTART_LONGEST_AFTER = timedelta(minutes=5)
-
-
-class Step(StrEnum):
-    PULL = "pull"
-    PREPARE_VOLUMES = "prepare_volumes"
-    STOP = "stop"
-    REMOVE = "remove"
-    CREATE = "create"
-    START = "start"
-    RESTART = "restart"
-    REPAIR = "repair"
-    REPLACE = "replace"
-    REMOVE_VOLUMES = "remove_volumes"
-
-
-class Condition(StrEnum):
-    """The state of a container, in the terms of the runtime."""
-
-    CREATED = "created"
-    RUNNING = "running"
-    PAUSED = "paused"
-    RESTARTING = "restarting"
-    EXITED = "exited"
-    DEAD = "dead"
-    REMOVING = "removing"
-
-    @property
-    def active(self) -> bool:
-        return self in (Condition.RUNNING, Condition.PAUSED, Condition.RESTARTING)
-
-
-class Artefact(Struct, frozen=True):
-    """What the runtime has for a workload, as last inspected."""
-
-    id: str
-    name: str
-    condition: Condition
-    revision: Revision
-    image: str = ""
-    exit_code: int = 0
-    oom_killed: bool = False
-    restart_count: int = 0
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    ports: tuple[str, ...] = ()
-    error: str = ""
-    address: str = ""  # reachable from the host
-    health: Health | None = None  # None: no health check
-    health_error: str = ""  # the failure of the last check
-    health_failures: str = ""  # such as "2 of 3", before the first success
-    # Only for a stack, which has many containers. The fields above are of the most significant one.
-    part: str = ""
-    parts: tuple[str, ...] = ()  # each service with its state, such as web=running
-    others_active: bool = False
-    restart: RestartPolicy | None = None  # of that container
-    commit: str = ""  # of the repository with its Compose file
-    # Only for a VM. Its end is in `error`; only the agent restarts it.
-    boots: bool = False
-    trouble: Failure | None = None  # why it is paused; it resumes afterwards
-    facts: dict[str, str] = {}  # reported unchanged in the metadata
-    look_again_after: timedelta | None = None  # when to inspect it again
-    deviations: tuple[Deviation, ...] = ()  # from its configuration; only while running
-    notes: tuple[str, ...] = ()  # for users, besides those about the spec
-    overrun: Failure | None = None  # it exceeded its disk limit: it is stopped and failed
-    # Only for a workload in another cluster, which restarts and checks it. An apply updates it in place.
-    managed: bool = False
-    reported: "Settled | None" = None  # its state; None: it should be in another state there
-
-    @property
-    def active(self) -> bool:
-        return self.condition.active or self.others_active
-
-
-class Settled(Struct, frozen=True):
-    """Nothing to do now. A `final` result of finished work is kept after the container is removed."""
-
-    actual: Actual
-    code: str = ""
-    message: str = ""
-    failure: Failure | None = None
-    look_again_at: datetime | None = None
-    final: bool = False
-    healthy: bool = False  # confirmed by a health check
-    drifted: bool = False  # it runs, but differs from its configuration
-
-
-class Perform(Struct, frozen=True):
-    step: Step
-    halts: bool = False  # stopped only because the scheduler is lost (`stop_after`)
-    by_policy: bool = False  # requested by the spec: its restart policy or health check
-
-
-class Progress(Struct, frozen=True):
-    """The progress of the current order in the journal. A new order starts with an empty one."""
-
-    done: frozenset[Step] = frozenset()
-    launching: bool = False
-    launched_from: datetime | None = None
-    failure: Failure | None = None
-    final_result: Settled | None = field(default=None, name="verdict")  # the name in the journal
-    looping: bool = False
-    restarts: int = 0  # consecutive, each after a brief run, where the runtime does not restart
-    halted: bool = False  # stopped because the scheduler was lost; only a new order starts it again
-    # Restarts because of a failed health check, since it was last healthy; with its name in the journal.
-    health_restarts: int = field(default=0, name="cures")
-    unhealthy_shown: bool = False
-    repairs: Repairs = Repairs()
-
-    def has_launched(self, artefact: Artefact) -> bool:
-        return self.launching and artefact.started_at != self.launched_from
 
 
 def next_step(
@@ -177,12 +73,36 @@ def next_step(
     return outcome
 
 
-def before_start(progress: Progress, artefact: Artefact | None) -> Progress:
+def after_inspection(progress: Progress, order: Order, artefact: Artefact | None) -> Progress:
+    """Count restarts. A container that this order has not started yet is not counted.
+
+    A workload that runs once has been started if its container has, also if the journal was lost.
+    """
+    if artefact is None or artefact.managed or artefact.revision != order.revision:
+        return progress
+    if order.run_once and progress.run_started_at is None:
+        progress = replace(progress, run_started_at=artefact.started_at)
+    is_launched = artefact.active or progress.has_launched(artefact)
+    if order.desired is not Desired.RUNNING or not is_launched:
+        return progress
+    seen = artefact.runs or ((artefact.run,) if artefact.run is not None else ())
+    return replace(
+        progress, restart_counter=counted(progress.restart_counter, seen, order.revision)
+    )
+
+
+def before_start(progress: Progress, artefact: Artefact | None, *, now: datetime) -> Progress:
     """The progress to store before a start, so that a crash after it does not run finished work twice."""
     started_at = artefact.started_at if artefact is not None else None
     again = artefact is not None and progress.has_launched(artefact) and _was_brief(artefact)
     restarts = progress.restarts + 1 if again else 0
-    return replace(progress, launching=True, launched_from=started_at, restarts=restarts)
+    return replace(
+        progress,
+        launching=True,
+        launched_from=started_at,
+        restarts=restarts,
+        run_started_at=progress.run_started_at or now,
+    )
 
 
 def before_restart(progress: Progress, artefact: Artefact | None) -> Progress:
@@ -213,11 +133,24 @@ def of_repeated_order(known: Progress) -> Progress:
     A workload that has run to completion does not run again: only its inspection has failed.
     """
     if known.final_result is None or known.final_result.code != COMPLETED:
-        return Progress()
+        return Progress(restart_counter=known.restart_counter)
     return Progress(
         launching=known.launching,
         launched_from=known.launched_from,
         final_result=known.final_result,
+        restart_counter=known.restart_counter,
+    )
+
+
+def of_repeated_run(known: Progress) -> Progress:
+    """The same for an order whose workload is started at most once: what has happened stays."""
+    return Progress(
+        launching=known.launching,
+        launched_from=known.launched_from,
+        final_result=known.final_result,
+        restart_counter=known.restart_counter,
+        run_started_at=known.run_started_at,
+        expired=known.expired,
     )
 
 
@@ -300,7 +233,7 @@ def _step_for_running(
         return _step_for_managed(artefact, progress, now)
     match artefact.condition:
         case Condition.RUNNING:
-            return _check_running(order, artefact, progress, now)
+            return _with_next_look(_check_running(order, artefact, progress, now), artefact, now)
         case Condition.RESTARTING:
             return _restarting_result(artefact, progress)
         case Condition.PAUSED if artefact.trouble is not None:
@@ -353,6 +286,16 @@ def _check_running(
     return replace(outcome, code=DRIFTED, message=summary(artefact.deviations))
 
 
+def _with_next_look(
+    outcome: Perform | Settled, artefact: Artefact, now: datetime
+) -> Perform | Settled:
+    """An artefact that is not complete yet, such as a VM without an address, is inspected again."""
+    if isinstance(outcome, Perform) or artefact.look_again_after is None:
+        return outcome
+    look_at = now + artefact.look_again_after
+    return replace(outcome, look_again_at=min(outcome.look_again_at or look_at, look_at))
+
+
 def _check_drifted(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
 ) -> Perform | Settled:
@@ -388,8 +331,7 @@ def _check_health(
 
 
 def _running_result(artefact: Artefact, progress: Progress, now: datetime) -> Settled:
-    more = artefact.look_again_after
-    running = Settled(Actual.RUNNING, look_again_at=now + more if more is not None else None)
+    running = Settled(Actual.RUNNING)
     if not progress.looping or artefact.started_at is None:
         return running
     stable_at = artefact.started_at + _stable_after(artefact)
@@ -463,10 +405,17 @@ def _after_exit(
     policy = artefact.restart or _restart_policy(order.spec)
     if not policy.runs_to_completion:
         return _restart_after_exit(order, artefact, progress, now)
+    result = result_of_exit(artefact)
+    tries_again = policy.name == "on-failure" and not _is_exhausted(artefact, progress, policy)
+    if result.failure is not None and tries_again:
+        return _restart_after_exit(order, artefact, progress, now)
+    return result
+
+
+def result_of_exit(artefact: Artefact) -> Settled:
+    """The result of a workload that has exited and is not started again."""
     if artefact.exit_code == 0 and not artefact.oom_killed:
         return Settled(Actual.STOPPED, code=COMPLETED, message=_exit_text(artefact), final=True)
-    if policy.name == "on-failure" and not _is_exhausted(artefact, progress, policy):
-        return _restart_after_exit(order, artefact, progress, now)
     return _failed_exit(artefact)
 
 
@@ -543,7 +492,7 @@ def _restart_policy(spec: Spec) -> RestartPolicy:
 
 
 def _health_check(spec: Spec) -> HealthCheck:
-    return spec.health if isinstance(spec, ContainerSpec) else HealthCheck()
+    return spec.health if isinstance(spec, ContainerSpec | VMSpec) else HealthCheck()
 
 
 NOT_RECONCILED = "NotReconciled"

@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from persys.core.agent.deviations import DRIFT, summary
-from persys.core.agent.health import HEALTH, HEALTH_FAILURES
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.health import HEALTH, HEALTH_FAILURES, Health
+from persys.core.agent.progress import Artefact, Condition
 from persys.model.action import Action
 from persys.model.ids import WorkloadId
 from persys.model.node import WorkloadUsage
@@ -51,9 +51,13 @@ WORDS_MAX = 64
 INTERNAL_ERROR = "InternalError"
 ID = "container.id"
 STARTED_AT = "container.started_at"
+RESTART_COUNT = "container.restart_count"
+RUN_STARTED_AT = "run.started_at"  # of a member of a job: its only start
+EXIT_CODE = "container.exit_code"
 
 
-def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]:
+def describe(artefact: Artefact | None, *, log_tail: str = "", restarts: int = 0) -> dict[str, str]:
+    """`restarts`: since its revision was created, of all its containers."""
     if artefact is None:
         return {}
     words = {
@@ -61,10 +65,10 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
         "container.name": artefact.name,
         "container.state": artefact.condition.value,
         "container.image": artefact.image,
-        "container.exit_code": str(artefact.exit_code) if _has_ended(artefact) else "",
+        EXIT_CODE: str(artefact.exit_code) if _has_ended(artefact) else "",
         STARTED_AT: _shown(artefact.started_at),
         "container.finished_at": _shown(artefact.finished_at),
-        "container.restart_count": str(artefact.restart_count),
+        RESTART_COUNT: str(restarts),
         "container.ports": ",".join(artefact.ports),
         "container.stderr": tail(log_tail),
         HEALTH: artefact.health.value if artefact.health is not None else "",
@@ -72,9 +76,17 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
         DRIFT: summary(artefact.deviations),
     }
     if artefact.boots:
-        # The end of a VM and the tail of its console use the keys of a container.
-        ending = ("container.exit_code", STARTED_AT, "container.finished_at", "container.stderr")
-        words = {name: words[name] for name in ending} | artefact.facts
+        # These facts of a VM and the tail of its console use the keys of a container.
+        shared = (
+            "container.exit_code",
+            STARTED_AT,
+            "container.finished_at",
+            RESTART_COUNT,
+            "container.stderr",
+            HEALTH,
+            HEALTH_FAILURES,
+        )
+        words = {name: words[name] for name in shared} | artefact.facts
     if artefact.managed:
         words = dict(artefact.facts)  # another cluster describes it
     if artefact.parts:
@@ -88,6 +100,18 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
         }
     there = [(name, word) for name, word in words.items() if word]
     return {name: shortened(word, WORD_LENGTH_MAX) for name, word in there[:WORDS_MAX]}
+
+
+def is_healthy(metadata: Mapping[str, str]) -> bool:
+    """Of a running workload: its check passes, or it has none."""
+    return metadata.get(HEALTH, Health.HEALTHY) == Health.HEALTHY
+
+
+def has_restarted(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Whether it was restarted between two reports. Some agents do not report this."""
+    return any(
+        key in old and key in new and old[key] != new[key] for key in (RESTART_COUNT, STARTED_AT)
+    )
 
 
 def internal_failure(text: str) -> Failure:

@@ -4,20 +4,22 @@ A refusal is a RefusedError that names the wrong field. A suggestion is applied 
 its action needs; without it, it waits for approval by a caller that has it.
 """
 
+from collections.abc import Container
 from datetime import datetime
 from typing import assert_never
 
 from persys.core.auth.permissions import has_permission
 from persys.core.intent.apply import Accepted, Unchanged, change_desired, retry
+from persys.core.sets import changes
 from persys.errors import InvalidError, RefusedError
 from persys.model.identity import Caller, Permission
 from persys.model.ids import WorkloadId
+from persys.model.sets import WorkloadSet
 from persys.model.workload import Desired, SuggestedAction, Suggestion, Workload
 
 NOTHING = "none"
 _ONE_INSTANCE = (
-    "a workload is one instance and has no replicas; "
-    "apply one more workload for each additional instance, or delete workloads to have fewer"
+    "a workload is one instance and has no replicas; apply a set with its id to have several"
 )
 
 
@@ -40,6 +42,29 @@ def permission_for(action: SuggestedAction | None) -> Permission:
 def may_apply(suggestion: Suggestion, caller: Caller | None) -> bool:
     """Without authentication (`caller` None) every caller may."""
     return caller is None or has_permission(caller, permission_for(suggestion.action))
+
+
+def is_about_set(suggestion: Suggestion, sets: Container[str]) -> bool:
+    """Whether it is for a set: `evaluate_set` decides on it, not `evaluate`."""
+    return suggestion.target_workload in sets
+
+
+def evaluate_set(
+    suggestion: Suggestion, target: WorkloadSet | None, *, now: datetime
+) -> changes.SetChange | changes.Unchanged:
+    """A set is only scaled: to a number of replicas, or by a difference."""
+    if target is None:
+        raise InvalidError("target_workload", f"set not found: {suggestion.target_workload}")
+    if suggestion.action is not SuggestedAction.SCALE_REPLICAS:
+        raise InvalidError(
+            "action_type",
+            f"{target.set_id} is a set: expected {SuggestedAction.SCALE_REPLICAS}",
+        )
+    replicas, delta = suggestion.desired_replicas, suggestion.replica_delta
+    if bool(replicas) is bool(delta):
+        raise InvalidError("desired_replicas", "expected either desired_replicas or replica_delta")
+    wanted = replicas or target.replicas + delta
+    return changes.scale(target, target.set_id, wanted, now=now)
 
 
 def evaluate(
@@ -81,6 +106,13 @@ def _carry_out(
             raise AssertionError("refused before")
         case unreachable:
             assert_never(unreachable)
+
+
+def applied_to_set(outcome: changes.SetChange | changes.Unchanged) -> str:
+    """The action that was performed, for the response."""
+    if isinstance(outcome, changes.Unchanged):
+        return NOTHING
+    return f"{SuggestedAction.SCALE_REPLICAS}={outcome.record.replicas}"
 
 
 def applied(suggestion: Suggestion, outcome: Accepted | Unchanged) -> str:

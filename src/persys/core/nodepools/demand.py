@@ -34,6 +34,7 @@ ASSUMED_TRAITS = frozenset(
             feature.COMPOSE_GIT,
             feature.COMPOSE_PROJECT,
             feature.STOP_AFTER,
+            feature.RUN_ONCE,
             feature.HEALTH,
             feature.CREDENTIALS,
             feature.FILES,

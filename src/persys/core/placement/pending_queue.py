@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from persys.core.placement.filters import reject
 from persys.core.placement.index.node_slot import NodeSlot, PoolCapacity
-from persys.core.placement.requirements import Requirements, holds_data
+from persys.core.placement.requirements import Requirements, is_exclusive
 from persys.core.placement.tiers import placement_needs
 from persys.core.reconcile.evacuate import must_leave
 from persys.core.reconcile.situation import Situation
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Resources
+from persys.model.workload import Desired
 
 _NEVER = np.iinfo(np.int64).max  # more than any node has: marks a vacant position
 
@@ -94,7 +95,9 @@ class PendingEntry:
 
 
 def pending_entry(situation: Situation, now: datetime) -> PendingEntry:
-    """Its own node counts unless it must leave it; other nodes count unless its data binds it.
+    """Its own node counts unless it must leave it; other nodes count unless it is bound to its node.
+
+    A stopped workload is not placed on another node before it is started.
 
     Capacity on a node does not wake the workloads that leave it: otherwise each departure would re-evaluate
     hundreds of them.
@@ -103,7 +106,8 @@ def pending_entry(situation: Situation, now: datetime) -> PendingEntry:
     own_nodes = {copy.node_id for copy in situation.copies if copy.may_run}
     if situation.assignment is not None and not leaves:
         own_nodes.add(situation.assignment.node_id)
-    kept = holds_data(situation.workload) and bool(own_nodes) and not leaves
+    stays = is_exclusive(situation.workload) or situation.workload.desired is Desired.STOPPED
+    kept = stays and bool(own_nodes) and not leaves
     return PendingEntry(
         placement_needs(situation, now),
         frozenset(own_nodes),

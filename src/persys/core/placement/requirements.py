@@ -79,6 +79,8 @@ def requirements_of(workload: Workload, tiers: TierAccess = HOME_ONLY) -> Requir
     volumes_gb += local_gb(volumes)
     if workload.stop_after_seconds:
         traits.add(f"feature:{feature.STOP_AFTER}")
+    if workload.runs_once or workload.run_deadline_seconds:
+        traits.add(f"feature:{feature.RUN_ONCE}")
     # A stated disk size covers the volumes; they count only beyond it.
     extra_gb = max(0, volumes_gb - workload.resources.disk_gb)
     return Requirements(
@@ -117,6 +119,11 @@ def facts_of(node: Node) -> dict[str, str]:
 def holds_data(workload: Workload) -> bool:
     """Whether the workload has data on its node that a second copy would miss or damage."""
     return has_data(workload.spec)
+
+
+def is_exclusive(workload: Workload) -> bool:
+    """Whether a second copy must never run beside the first: it has data, or runs once."""
+    return workload.runs_once or holds_data(workload)
 
 
 def has_data(spec: Spec) -> bool:
@@ -171,6 +178,8 @@ def _machine_features(spec: VMSpec) -> set[str]:
         or any(network.gateway or network.nameservers for network in spec.networks)
     ):
         features.add(f"feature:{feature.MACHINES}")
+    if spec.health != HealthCheck():
+        features.add(f"feature:{feature.MACHINE_HEALTH}")
     return features
 
 

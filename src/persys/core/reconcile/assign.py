@@ -5,7 +5,7 @@ from datetime import datetime
 
 from persys.core.agent.admission import NODE_FULL
 from persys.core.nodes import Phase
-from persys.core.placement.requirements import Requirements, holds_data
+from persys.core.placement.requirements import Requirements, holds_data, is_exclusive
 from persys.core.placement.select import Placed, Unplaceable
 from persys.core.placement.tiers import needs_on_any_tier, placement_needs
 from persys.core.reconcile.effects import Apply
@@ -30,8 +30,7 @@ MISPLACED = "Misplaced"
 def assign(situation: Situation, placer: Placer, now: datetime) -> Decision:
     workload = situation.workload
     if situation.assignment is None and is_finished(situation):
-        # It ran to completion on its former node.
-        return Decision(None, situation.workload_status, None)
+        return finished(situation)  # on its former node
     if situation.copies and (decision := _assign_beside_copies(situation, placer, now)) is not None:
         return decision
     if workload.desired is Desired.STOPPED:
@@ -52,36 +51,43 @@ def assign(situation: Situation, placer: Placer, now: datetime) -> Decision:
             return wait(situation, nowhere.explain(), now)
 
 
+def finished(situation: Situation) -> Decision:
+    """It has ended and is not run again, so it needs no node. A failed run keeps its retry: given up."""
+    status = situation.workload_status
+    has_failed = status is not None and status.status is Status.FAILED
+    return Decision(None, status, situation.retry if has_failed else None)
+
+
 def _assign_beside_copies(situation: Situation, placer: Placer, now: datetime) -> Decision | None:
     """Assign the workload to a node that has an unassigned copy of it.
 
-    A workload with data may only go there; any other prefers it. The order adopts the copy, which is then no
-    longer an orphan. None: the copies do not affect placement.
+    A workload with data, or that runs once, may only go there; any other prefers it. The order adopts the
+    copy, which is then no longer an orphan. None: the copies do not affect placement.
     """
     being_removed = [copy for copy in situation.copies if copy.being_removed and copy.may_run]
     orphaned = [copy.node_id for copy in situation.copies if not copy.being_removed and copy.counts]
     # A stopped workload cannot run twice, so its copies do not matter.
-    has_data = holds_data(situation.workload) and situation.workload.desired is Desired.RUNNING
-    if has_data and being_removed:
-        return wait(situation, _old_copies(being_removed), now)
+    exclusive = is_exclusive(situation.workload) and situation.workload.desired is Desired.RUNNING
+    if exclusive and being_removed:
+        return wait(situation, old_copies(being_removed), now)
     if len(orphaned) == 1:
         (node_id,) = orphaned
         needs = needs_on_any_tier(situation.workload)
         rejection = placer.fits_on(situation.workload.id, node_id, needs)
         if rejection is None:
             return bind(situation, node_id, needs, "the node has a copy of it already", now)
-        if has_data:
+        if exclusive:
             why = (
                 f"{node_id} has an orphan of it, possibly with its data, and is {rejection.detail}"
             )
             return wait(situation, f"{why}: free capacity there, or delete the orphan", now)
-    if has_data and orphaned:
+    if exclusive and orphaned:
         why = f"{_named(orphaned)} have orphans of it, possibly with its data"
         return wait(situation, f"{why}: delete all but one", now)
     return None
 
 
-def _old_copies(being_removed: list[Copy]) -> str:
+def old_copies(being_removed: list[Copy]) -> str:
     """Why a workload with data cannot start on another node yet."""
     here = [copy.node_id for copy in being_removed if not copy.lost]
     lost = [copy.node_id for copy in being_removed if copy.lost]
@@ -184,12 +190,12 @@ def after_refusal(situation: Situation, placer: Placer, now: datetime) -> Decisi
     """Reassign a workload that its node rejected.
 
     A node that accepted the order before it rejected the workload still lists it, so a tombstone removes it.
-    A workload with data moves only when the node can no longer start it: an earlier order without a response
-    may still be in flight.
+    A workload with data, or that runs once, moves only when the node can no longer start it: an earlier order
+    without a response may still be in flight.
     """
     assignment = situation.assignment
     assert assignment is not None
-    if not holds_data(situation.workload):
+    if not is_exclusive(situation.workload):
         decision = assign(situation, placer, now)
         if not refused_as_full(situation) or not _has_accepted(situation):
             return decision
@@ -243,7 +249,9 @@ def resize(
     if rejection is None:
         return _resized(assignment, needs)
     elsewhere = "its data is on that node"
-    if not holds_data(situation.workload):
+    if situation.workload.runs_once:
+        elsewhere = "it runs once"
+    elif not holds_data(situation.workload):
         moved = assign(situation, placer, now)
         if moved.assignment is not None:
             return replace(moved, tombstone=Tombstone(assignment, now, keeps_data=True))

@@ -9,11 +9,23 @@ An order is sent only after its resources are reserved.
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from msgspec import structs
+
 from persys.core.agent.deviations import DRIFT, DRIFTED
 from persys.core.agent.health import HEALTH, UNHEALTHY, Health
+from persys.core.agent.report import EXIT_CODE, is_healthy
+from persys.core.agent.run_limits import INTERRUPTED
 from persys.core.nodes import Phase
-from persys.core.placement.requirements import requirements_of
-from persys.core.reconcile.assign import Misplaced, misplaced, reservation_differs, resize
+from persys.core.placement.requirements import holds_data, requirements_of
+from persys.core.reconcile.assign import (
+    Misplaced,
+    misplaced,
+    old_copies,
+    refused_as_full,
+    reservation_differs,
+    resize,
+    wait,
+)
 from persys.core.reconcile.dispatch import Goal
 from persys.core.reconcile.effects import Apply, Effect, FetchActions, PollStatus
 from persys.core.reconcile.evacuate import stopped_by_agent_at
@@ -39,11 +51,14 @@ from persys.core.reconcile.situation import (
     fresh_observation,
     had_converged,
     has_converged,
+    has_ended,
     is_about,
     is_after_dispatch,
+    is_finished,
     next_status,
     overdue,
     retried,
+    was_accepted,
 )
 from persys.model.ids import NodeId
 from persys.model.placement import Assignment
@@ -51,6 +66,7 @@ from persys.model.spec import ComposeSpec, ContainerSpec, VMSpec
 from persys.model.status import Actual, Failure, FailureReason, Observation, Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 
+WAITS_FOR_OLD_COPY = "waits-for-old-copy"
 _SHOWN = {Actual.RUNNING: Status.RUNNING, Actual.STOPPED: Status.STOPPED}
 
 
@@ -59,7 +75,7 @@ def stay(case: Case) -> Decision:
     situation = case.situation
     assert situation.assignment is not None
     needs = requirements_of(situation.workload)
-    if reservation_differs(situation.assignment, needs):
+    if not has_ended(situation) and reservation_differs(situation.assignment, needs):
         resized = resize(situation, needs, case.placer, now=case.now)
         if isinstance(resized, Decision):
             return replace(resized, rule="resize")
@@ -74,6 +90,44 @@ def converge(case: Case) -> Decision:
     return first_match(CONVERGE_RULES, case)
 
 
+def run_ended(case: Case) -> Decision | None:
+    """It runs once and has ended: its result stays, whatever its node reports or if its node is lost."""
+    situation = case.situation
+    if not situation.workload.runs_once or not is_finished(situation):
+        return None
+    return Decision(
+        situation.assignment, situation.workload_status, situation.retry, fulfilled=True
+    )
+
+
+def run_interrupted(case: Case) -> Decision | None:
+    """It runs once, and its node has accepted it and lost it: it is not sent again.
+
+    A report from before the order may arrive late, so the node gets some time.
+    """
+    situation, now = case.situation, case.now
+    bound, dispatch = situation.assignment, situation.dispatch
+    assert bound is not None
+    if not situation.workload.runs_once or situation.workload.desired is not Desired.RUNNING:
+        return None
+    if not was_accepted(situation):
+        return None
+    if fresh_observation(situation, Actual.ABSENT) is not None:
+        since = max(
+            situation.observed_since or now, dispatch.sent_at if dispatch else bound.assigned_at
+        )
+        due = since + case.policy.missing_grace
+        if now < due:
+            return Decision(bound, situation.workload_status, situation.retry, wake_at=due)
+    elif not refused_as_full(situation):  # as a new workload
+        return None
+    text = (
+        f"interrupted: node {bound.node_id} does not have it any more, and its result is not known"
+    )
+    failure = Failure(FailureReason.RUNTIME_ERROR, text, retryable=False, code=INTERRUPTED)
+    return count_failure(situation, failure, case.policy, now=now, roll=case.roll)
+
+
 def node_unreachable(case: Case) -> Decision | None:
     """The node is suspect, or lost and the workload must stay assigned to it."""
     situation = case.situation
@@ -82,7 +136,9 @@ def node_unreachable(case: Case) -> Decision | None:
         return None
     assert assignment is not None
     message = f"node {assignment.node_id} is not sending heartbeats"
-    if situation.phase is Phase.LOST:
+    if situation.workload.runs_once:
+        message += "; it runs once, and is not moved"
+    elif situation.phase is Phase.LOST:
         wake_at = stopped_by_agent_at(situation, case.now)
         message = f"node {assignment.node_id} is lost and holds the workload's data"
         if wake_at is not None:
@@ -114,6 +170,34 @@ def converged(case: Case) -> Decision | None:
         stable_at = workload_status.changed_at + case.policy.retry.stable_after
         retry, wake_at = (None, None) if now >= stable_at else (retry, stable_at)
     return Decision(assignment, workload_status, retry, wake_at=wake_at, fulfilled=True)
+
+
+def waits_for_old_copy(case: Case) -> Decision | None:
+    """A new revision with data: copies of earlier revisions on other nodes may run with data too.
+
+    It had no data when it was assigned, so it did not wait for them then.
+    """
+    situation, workload = case.situation, case.situation.workload
+    old = [copy for copy in situation.copies if copy.may_run and copy.being_removed]
+    old = [copy for copy in old if copy.kept is None]  # a kept copy waits for this one
+    if not old or workload.desired is not Desired.RUNNING or not holds_data(workload):
+        return None
+    if _has_order(situation):
+        return None
+    return replace(wait(situation, old_copies(old), case.now), assignment=situation.assignment)
+
+
+def _has_order(situation: Situation) -> bool:
+    """Whether the order for this revision was sent."""
+    dispatch, seen = situation.dispatch, situation.observation
+    workload_status, assignment = situation.workload_status, situation.assignment
+    assert assignment is not None
+    if dispatch is not None and dispatch.goal == goal_of(situation):
+        return True
+    wanted = situation.workload.revision, assignment.epoch
+    return (seen is not None and (seen.revision, seen.epoch) == wanted) or (
+        workload_status is not None and (workload_status.revision, workload_status.epoch) == wanted
+    )
 
 
 def unchanged(case: Case) -> Decision | None:
@@ -211,8 +295,11 @@ def send_order(case: Case) -> Decision:
 
 
 CONVERGE_RULES = (
+    Rule("run-ended", run_ended),
     Rule("node-unreachable", node_unreachable),
+    Rule("run-interrupted", run_interrupted),
     Rule("converged", converged),
+    Rule(WAITS_FOR_OLD_COPY, waits_for_old_copy),
     Rule("failure-given-up", given_up),
     Rule("retry-waiting", retry_waiting),
     Rule("retry-due", retry_due),
@@ -302,6 +389,8 @@ def _matches(seen: Observation, workload: Workload, assignment: Assignment) -> b
 
 
 def _completed(seen: Observation, workload: Workload) -> bool:
+    if workload.runs_once:
+        return seen.metadata.get(EXIT_CODE) == "0"
     match workload.spec:
         case ContainerSpec() as spec:
             may_end = spec.restart.runs_to_completion
@@ -309,7 +398,7 @@ def _completed(seen: Observation, workload: Workload) -> bool:
             may_end = True  # the agent reports an end only if the restart policy of each service allows it
         case _:
             may_end = False
-    return may_end and seen.metadata.get("container.exit_code") == "0"
+    return may_end and seen.metadata.get(EXIT_CODE) == "0"
 
 
 def _converged_status(situation: Situation, seen: Observation, now: datetime) -> WorkloadStatus:
@@ -329,6 +418,7 @@ def _converged_status(situation: Situation, seen: Observation, now: datetime) ->
         message=message,
         revision=situation.workload.revision,
         metadata=seen.metadata,
+        healthy=status is Status.RUNNING and is_healthy(seen.metadata),
     )
 
 
@@ -336,7 +426,10 @@ def _reported(situation: Situation, seen: Observation, now: datetime) -> Workloa
     """The status of a workload in another state than desired, until the agent repairs it."""
     workload, shown = situation.workload, _SHOWN.get(seen.actual)
     if shown is None or seen.revision not in ("", workload.revision):
-        return situation.workload_status
+        old = situation.workload_status
+        if old is None or old.healthy_since is None:
+            return old
+        return structs.replace(old, healthy_since=None)
     text = (
         f"desired state is {workload.desired.capitalize()}, but node {seen.node_id} reports {shown}"
     )

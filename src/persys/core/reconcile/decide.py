@@ -12,6 +12,8 @@ in `converge.py` for one that stays on its node.
 from dataclasses import replace
 from datetime import datetime
 
+from msgspec import structs
+
 from persys.core.nodes import Phase
 from persys.core.placement.tiers import offload_at, waits_since
 from persys.core.reconcile.assign import (
@@ -40,10 +42,12 @@ from persys.core.reconcile.situation import (
     Rule,
     Situation,
     first_match,
+    has_ended,
     is_finished,
+    was_accepted,
 )
 from persys.core.recovery.rollback import explained, renewed
-from persys.model.placement import Offload
+from persys.model.placement import NO_RULES, Offload, Resources
 from persys.model.workload import Desired
 
 
@@ -55,11 +59,31 @@ def decide(
     else:
         rules, seen = RULES, _with_current_retry(situation, policy, now)
     decision = first_match(rules, Case(seen, placer, policy, now, roll, as_stored=situation))
+    if situation.workload.runs_once:
+        decision = _without_reservation(decision, situation)
     if situation.copies:
         decision = with_kept_copy(decision, situation, now)
     if decision.waits_for_capacity and situation.workload.rules.offload is Offload.WHEN_FULL:
         return _woken_to_offload(decision, situation, now)
     return decision
+
+
+def _without_reservation(decision: Decision, situation: Situation) -> Decision:
+    """A run that has ended needs nothing on its node but its records, which have its result and its log.
+
+    Its rules would keep others of its group away from the node.
+    """
+    ended = replace(situation, workload_status=decision.workload_status, retry=decision.retry)
+    if decision.assignment is None or not has_ended(ended):
+        return decision
+    freed = structs.replace(
+        decision.assignment,
+        reserved=Resources(),
+        host_ports=frozenset(),
+        rules=NO_RULES,
+        pools=(),
+    )
+    return replace(decision, assignment=freed)
 
 
 def _woken_to_offload(decision: Decision, situation: Situation, now: datetime) -> Decision:
@@ -97,6 +121,8 @@ def _unassigned(case: Case) -> Decision | None:
 def _node_rejected(case: Case) -> Decision | None:
     """Its node does not have the runtime or the capacity."""
     situation = case.situation
+    if situation.workload.runs_once and situation.assignment and was_accepted(situation):
+        return None  # it may have started there
     if not refused_by_runtime(situation) and not refused_as_full(situation):
         return None
     return after_refusal(situation, case.placer, case.now)

@@ -3,6 +3,9 @@
 A workload with data stays assigned to a lost node, because a second copy could run beside the first. It moves
 when an operator confirms the node dead, or with `stop_after` once its agent has certainly stopped it. It also
 stays on a draining node: its data cannot move. Files that a workload wrote stay on its former node.
+
+A workload that runs once, a member of a job, never moves after it was assigned: it may have started. On a
+draining node it runs to its end. The retries of its job replace it when its node is lost.
 """
 
 from dataclasses import replace
@@ -10,8 +13,8 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from persys.core.nodes import Phase
-from persys.core.placement.requirements import holds_data
-from persys.core.reconcile.assign import assign
+from persys.core.placement.requirements import holds_data, is_exclusive
+from persys.core.reconcile.assign import assign, finished
 from persys.core.reconcile.situation import Decision, Placer, Situation, is_finished, next_status
 from persys.model.placement import Tombstone
 from persys.model.spec import stop_grace_seconds
@@ -36,9 +39,13 @@ def stopped_after(workload: Workload, *, node_workload_count: int) -> timedelta:
 
 
 UNANSWERED_MAX = 2  # orders in a row
+RUNS_ONCE = "it runs once, and stays until it has ended"
 
 
 def must_leave(situation: Situation, now: datetime) -> bool:
+    if situation.workload.runs_once:
+        has_to = situation.phase is Phase.LOST or situation.draining
+        return has_to and is_finished(situation)
     if situation.phase is Phase.LOST:
         if situation.confirmed_dead:
             return True
@@ -46,9 +53,15 @@ def must_leave(situation: Situation, now: datetime) -> bool:
             free_at = stopped_by_agent_at(situation, now)
             return free_at is not None and now >= free_at
         return not holds_data(situation.workload)
-    if situation.phase is Phase.SUSPECT and situation.workload.stop_after_seconds:
-        return False  # its agent may not have stopped it yet
+    if awaits_contact(situation):
+        return False
     return situation.draining and stays_because(situation.workload) == ""
+
+
+def awaits_contact(situation: Situation) -> bool:
+    """Whether it stays on a node that may be unreachable: its agent may not have stopped it yet."""
+    is_certain = situation.phase is Phase.ALIVE and situation.in_contact
+    return bool(situation.workload.stop_after_seconds) and not is_certain
 
 
 def stopped_by_agent_at(situation: Situation, now: datetime) -> datetime | None:
@@ -87,13 +100,15 @@ def was_never_accepted(situation: Situation) -> bool:
         and dispatch is not None
         and dispatch.unanswered_count >= UNANSWERED_MAX
         and workload.desired is Desired.RUNNING
-        and not holds_data(workload)
+        and not is_exclusive(workload)
         and (situation.workload_status is None or not situation.workload_status.revision)
     )
 
 
 def stays_because(workload: Workload) -> str:
     """Why a workload cannot leave a draining node; empty if it can."""
+    if workload.runs_once:
+        return RUNS_ONCE
     return "its data is on this node" if holds_data(workload) else ""
 
 
@@ -104,7 +119,7 @@ def leave(situation: Situation, placer: Placer, now: datetime) -> Decision | Non
     stops_at = stopped_by_agent_at(situation, now) if situation.phase is Phase.LOST else None
     tombstone = Tombstone(assignment, now, keeps_data=True, stops_at=stops_at)
     if is_finished(situation):
-        return Decision(None, situation.workload_status, None, tombstone=tombstone)
+        return replace(finished(situation), tombstone=tombstone)
     moved = assign(situation, placer, now)
     if moved.assignment is None and situation.workload.desired is Desired.RUNNING:
         return None

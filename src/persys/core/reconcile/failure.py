@@ -2,6 +2,9 @@
 
 from datetime import datetime
 
+from msgspec.structs import replace
+
+from persys.core.agent.report import EXIT_CODE
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.retry import after_failure
 from persys.core.reconcile.situation import (
@@ -100,7 +103,14 @@ def _reported_failure(situation: Situation) -> Failure | None:
     seen = fresh_observation(situation, Actual.FAILED)
     if seen is None:
         return None
-    return seen.failure or Failure(FailureReason.RUNTIME_ERROR, seen.message)
+    failure = seen.failure or Failure(FailureReason.RUNTIME_ERROR, seen.message)
+    return replace(failure, retryable=False) if _has_run(situation) else failure
+
+
+def _has_run(situation: Situation) -> bool:
+    """Whether it runs once and has failed with an exit code: only its job runs it again."""
+    seen = fresh_observation(situation, Actual.FAILED)
+    return situation.workload.runs_once and seen is not None and EXIT_CODE in seen.metadata
 
 
 def _planned(situation: Situation) -> Retry | None:
@@ -108,7 +118,7 @@ def _planned(situation: Situation) -> Retry | None:
     retry = situation.retry
     if retry is None or retry.next_at is None or retried(situation, retry):
         return None
-    return retry
+    return None if _has_run(situation) else retry
 
 
 def _given_up(situation: Situation, failure: Failure, retry: Retry, now: datetime) -> Decision:

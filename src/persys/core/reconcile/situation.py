@@ -4,13 +4,14 @@
 older than the last dispatch is ignored.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from persys.core.agent.deviations import DRIFT
 from persys.core.agent.health import HEALTH
+from persys.core.agent.report import has_restarted
 from persys.core.nodes import Phase
 from persys.core.placement.filters import Rejection
 from persys.core.placement.requirements import Requirements
@@ -84,6 +85,9 @@ class Situation:
     copies: tuple[Copy, ...] = ()  # on other nodes than the assigned one
     supports_stop_after: bool = False  # the agent of the assigned node supports `stop_after`
     silent: timedelta = timedelta()  # since the last heartbeat of the assigned node
+    # The assigned node has contacted this leader within its lease. A new leader, and one that had no store,
+    # gives every node a lease without contact.
+    in_contact: bool = False
     node_workload_count: int = 0  # workloads on the assigned node, including this one
     rejected_nodes: tuple[RejectedNode, ...] = ()  # excluded from placement
     next_epoch: int = 0  # of the cluster's counter, for a new assignment
@@ -91,6 +95,33 @@ class Situation:
     draining_since: datetime | None = None  # the start of the drain of the assigned node
     tier: int = 0  # of the assigned node
     may_return: bool = False  # to tier 0: there is capacity, and few others return now
+
+    def read(self, rejected_nodes: tuple[RejectedNode, ...], next_epoch: int) -> "Situation":
+        """The same situation with these values. On the hot path, and faster than `replace`."""
+        return Situation(
+            self.workload,
+            self.assignment,
+            self.workload_status,
+            self.retry,
+            self.observation,
+            self.observed_since,
+            self.dispatch,
+            self.phase,
+            self.reports,
+            self.draining,
+            self.confirmed_dead,
+            self.copies,
+            self.supports_stop_after,
+            self.silent,
+            self.in_contact,
+            self.node_workload_count,
+            rejected_nodes,
+            next_epoch,
+            self.offload_after,
+            self.draining_since,
+            self.tier,
+            self.may_return,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,18 +284,24 @@ def next_status(
     revision: Revision | None = None,
     epoch: int | None = None,
     metadata: dict[str, str] | None = None,
+    healthy: bool = False,
 ) -> WorkloadStatus:
-    """Build the new status. Returns the old one when nothing changed, so that nothing is written."""
+    """Build the new status. Returns the old one when nothing changed, so that nothing is written.
+
+    `healthy`: it runs as intended now, and its check, if any, passes.
+    """
     old = situation.workload_status
     if epoch is None:
         epoch = situation.assignment.epoch if situation.assignment else old.epoch if old else 0
     if revision is None:
         revision = old.revision if old else Revision("")
+    healthy_since = _healthy_since(old, revision, epoch, metadata, now) if healthy else None
     if (
         old is not None
         and (old.status, old.code, old.message) == (status, code, message)
         and (old.failure, old.revision, old.epoch) == (failure, revision, epoch)
-        and (metadata is None or metadata.get(HEALTH) == old.metadata.get(HEALTH))
+        and old.healthy_since == healthy_since
+        and (metadata is None or not _reports_change(old.metadata, metadata))
     ):
         return old
     changed_at = old.changed_at if old is not None and old.status is status else now
@@ -278,7 +315,30 @@ def next_status(
         revision=revision,
         epoch=epoch,
         metadata=metadata if metadata is not None else old.metadata if old else {},
+        healthy_since=healthy_since,
     )
+
+
+def _healthy_since(
+    old: WorkloadStatus | None,
+    revision: Revision,
+    epoch: int,
+    metadata: Mapping[str, str] | None,
+    now: datetime,
+) -> datetime:
+    """A restart, another revision and another assignment begin again."""
+    if (
+        old is None
+        or old.healthy_since is None
+        or (old.revision, old.epoch) != (revision, epoch)
+        or (metadata is not None and has_restarted(old.metadata, metadata))
+    ):
+        return now
+    return old.healthy_since
+
+
+def _reports_change(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    return old.get(HEALTH) != new.get(HEALTH) or has_restarted(old, new)
 
 
 def is_about(seen: Observation, revision: Revision, assignment: Assignment) -> bool:
@@ -291,13 +351,50 @@ def is_about(seen: Observation, revision: Revision, assignment: Assignment) -> b
 
 
 def is_finished(situation: Situation) -> bool:
-    """Whether the workload ran to completion at this revision."""
+    """Whether the workload ran to completion at this revision. One that runs once may also have failed."""
     workload_status, workload = situation.workload_status, situation.workload
+    if (
+        workload.desired is not Desired.RUNNING
+        or workload_status is None
+        or workload_status.revision != workload.revision
+    ):
+        return False
+    if workload_status.code == COMPLETED:
+        return True
+    failure, retry = workload_status.failure, situation.retry
+    gave_up = retry is not None and retry.next_at is None and retry.revision == workload.revision
     return (
-        workload.desired is Desired.RUNNING
-        and workload_status is not None
-        and workload_status.code == COMPLETED
-        and workload_status.revision == workload.revision
+        workload.runs_once
+        and workload_status.status is Status.FAILED
+        and (gave_up or (failure is not None and not failure.retryable))
+    )
+
+
+def has_ended(situation: Situation) -> bool:
+    """Whether a workload that runs once has ended: it exited, or it was stopped."""
+    status, workload = situation.workload_status, situation.workload
+    if not workload.runs_once or status is None:
+        return False
+    return is_finished(situation) or (
+        workload.desired is Desired.STOPPED and satisfies(status, workload)
+    )
+
+
+def was_accepted(situation: Situation) -> bool:
+    """Whether its node has accepted it for this assignment, so that it may have started.
+
+    The status of an accepted workload has metadata, that of a refused order has none.
+    """
+    status, dispatch, bound = situation.workload_status, situation.dispatch, situation.assignment
+    assert bound is not None
+    known = (situation.workload.revision, bound.epoch)
+    if status is not None and (status.revision, status.epoch) == known and status.metadata:
+        return True
+    return (
+        dispatch is not None
+        and (dispatch.goal.revision, dispatch.goal.epoch) == known
+        and dispatch.answered_at is not None
+        and not dispatch.refused
     )
 
 
@@ -343,49 +440,8 @@ def confirms_status(
         and workload.desired is Desired.RUNNING
         and seen.failure is None
         and not seen.metadata.get(DRIFT)
+        and seen.metadata.get(HEALTH) == workload_status.metadata.get(HEALTH)
+        and not has_restarted(workload_status.metadata, seen.metadata)
         and seen.revision == workload_status.revision == workload.revision
         and seen.epoch == workload_status.epoch == assignment.epoch
-    )
-
-
-SHOWN_MAX = 20
-
-
-def describe_copies(workload_id: WorkloadId, copies: Iterable[Copy]) -> list[str]:
-    lines = [_line(workload_id, copy) for copy in copies]
-    if len(lines) > SHOWN_MAX:
-        return [*lines[:SHOWN_MAX], f"and {len(lines) - SHOWN_MAX} more"]
-    return lines
-
-
-def _line(workload_id: WorkloadId, copy: Copy) -> str:
-    node_id = copy.node_id
-    if copy.being_removed:
-        return _old_copy(copy)
-    commands = (
-        f"`persysctl orphans get {node_id} {workload_id}` shows it, "
-        f"`persysctl orphans delete {node_id} {workload_id}` removes it"
-    )
-    if copy.counts:
-        return f"{node_id}: an orphan with epoch {copy.epoch}; {commands}"
-    return (
-        f"{node_id}: the node reports a copy with epoch {copy.epoch} without proof of assignment; "
-        f"it is ignored; {commands}"
-    )
-
-
-def _old_copy(copy: Copy) -> str:
-    if copy.kept is not None:
-        return (
-            f"{copy.node_id}: the offloaded copy with epoch {copy.epoch}, which is removed when the "
-            "workload runs in tier 0"
-        )
-    line = f"{copy.node_id}: an old copy with epoch {copy.epoch}, which is being removed"
-    if not copy.lost:
-        return line
-    if not copy.may_run:
-        return f"{line} when the node returns; it does not run"
-    return (
-        f"{line} when the node returns; if the machine does not return: "
-        f"`persysctl node confirm-dead {copy.node_id}`"
     )

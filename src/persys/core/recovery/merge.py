@@ -3,9 +3,12 @@
 The copy with the highest epoch wins: the workload is assigned there with a new epoch, which its agent accepts
 without a restart. An older copy gets a tombstone only if the workload is known and holds no data; any other
 stays as an orphan for the operator. Nothing is started twice: a workload with data that may run on a node
-that did not respond is left out. No node gets more than its capacity: running copies come before records.
+that did not respond is left out, and so is a member of a job that no node reports, because it may have run.
+No node gets more than its capacity: copies that run as recorded come first, then other running copies, then
+those to be removed, then records.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +22,7 @@ from persys.core.reconcile.situation import COMPLETED
 from persys.core.secrets import secret_names
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
-from persys.model.placement import Assignment, HostPort, Tombstone
+from persys.model.placement import Assignment, HostPort, Resources, Tombstone
 from persys.model.status import Actual, Observation, WorkloadStatus
 from persys.model.workload import Desired, StoredIntent, Workload
 
@@ -111,11 +114,17 @@ def merge(
         },
         count(epochs_used + 1),
     )
+    members: list[Workload] = []  # of jobs, which no node reports
     for workload_id in sorted({*recorded.workloads, *intents}):
         workload = _newest(recorded.workloads.get(workload_id), intents.get(workload_id))
         bound = recorded.assignments.get(workload_id)
         found = _ranked(copies.pop(workload_id, []), bound)
-        _restore(_Merge(merged, silent, now), workload, bound, found)
+        if workload.runs_once and not found:
+            members.append(workload)
+            _leave_out_member(_Merge(merged, silent, now), workload, bound)
+        else:
+            _restore(_Merge(merged, silent, now), workload, bound, found)
+    merged.left_out.extend(_described_members(members))
     _check_capacity(merged, recorded)
     for workload_id, names in sorted(withheld.items()):
         merged.left_out.append(
@@ -176,6 +185,24 @@ def _restore(
     merged.workloads[workload.id] = workload
 
 
+def _leave_out_member(merge: _Merge, workload: Workload, bound: Assignment | None) -> None:
+    """A copy on a node that did not respond is removed when the node returns."""
+    if bound is not None and bound.node_id in merge.silent:
+        merged = merge.merged
+        _drop_tombstone(merged, workload.id, bound.node_id)
+        stale = replace(bound, epoch=next(merged.epochs))
+        merged.tombstones.append(Tombstone(stale, merge.now))
+
+
+def _described_members(members: Iterable[Workload]) -> Iterator[str]:
+    counts = Counter(one.membership.owner for one in members if one.membership is not None)
+    for run_id, number in sorted(counts.items()):
+        yield (
+            f"run {run_id}: {number} members that no node reports; they may have run, so they are not"
+            " started again"
+        )
+
+
 def _may_run_elsewhere(merge: _Merge, workload: Workload, bound: Assignment) -> bool:
     """Its assigned node does not have it, and a node that did not respond may run it with its data."""
     return (
@@ -225,33 +252,54 @@ def _trusts_record(bound: Assignment, found: list[_Copy], answered: Collection[N
 
 
 def _check_capacity(merged: Merged, recorded: Recorded) -> None:
-    """Leave out what exceeds the capacity of its node: orphans had no reservation."""
-    recorded_copies = {
-        (one.node_id, one.workload_id)
-        for one in (*recorded.assignments.values(), *_assignments_of(recorded.tombstones))
+    """Leave out what exceeds the capacity of its node.
+
+    Orphans had no reservation, and a copy may have grown since the record.
+    """
+    tombstones = _assignments_of(recorded.tombstones)
+    before = {
+        (one.node_id, one.workload_id): one for one in (*tombstones, *recorded.assignments.values())
     }
 
     def rank(one: Assignment) -> tuple[int, WorkloadId]:
         copy = (one.node_id, one.workload_id)
         if copy not in merged.runs:
-            return 3, one.workload_id  # only the record has it there
-        if copy in recorded_copies:
-            return 0, one.workload_id
-        return (1 if merged.assignments.get(one.workload_id) == one else 2), one.workload_id
+            return 4, one.workload_id  # only the record has it there
+        if merged.assignments.get(one.workload_id) != one:
+            return 3, one.workload_id  # an older copy, which is to be removed
+        if copy not in before:
+            return 2, one.workload_id
+        return (0 if _is_within(one, before[copy]) else 1), one.workload_id
 
-    for node_id in sorted(merged.answered):
-        held = {
-            one.workload_id: one
-            for one in (*_assignments_of(merged.tombstones), *merged.assignments.values())
-            if one.node_id == node_id
-        }
-        free, ports = merged.nodes[node_id].capabilities.allocatable, set[HostPort]()
-        for one in sorted(held.values(), key=rank):
-            fits = one.reserved.fits_in(free) and not one.host_ports & ports
-            if fits or rank(one)[0] == 0:
+    held: dict[NodeId, dict[WorkloadId, Assignment]] = {}
+    for one in (*_assignments_of(merged.tombstones), *merged.assignments.values()):
+        held.setdefault(one.node_id, {})[one.workload_id] = one
+    known: dict[NodeId, Resources] = {}
+    for copy, one in before.items():
+        if copy in merged.runs:
+            known[one.node_id] = known.get(one.node_id, Resources()) + one.reserved
+    for node_id in sorted(merged.answered & held.keys()):
+        free = _capacity(merged.nodes[node_id], known.get(node_id, Resources()))
+        ports = set[HostPort]()
+        for one in sorted(held[node_id].values(), key=rank):
+            if one.reserved.fits_in(free) and not one.host_ports & ports:
                 free, ports = free - one.reserved, ports | one.host_ports
             else:
                 _leave_out(merged, one)
+
+
+def _is_within(one: Assignment, record: Assignment) -> bool:
+    return one.reserved.fits_in(record.reserved) and one.host_ports <= record.host_ports
+
+
+def _capacity(node: Node, known: Resources) -> Resources:
+    """What may be reserved: a node that has become smaller keeps what it runs by the records (`known`)."""
+    has = node.capabilities.allocatable
+    return Resources(
+        max(has.cpu_millicores, known.cpu_millicores),
+        max(has.memory_mb, known.memory_mb),
+        max(has.disk_gb, known.disk_gb),
+    )
 
 
 def _assignments_of(tombstones: Iterable[Tombstone]) -> list[Assignment]:

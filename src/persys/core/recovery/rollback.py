@@ -17,8 +17,9 @@ from datetime import datetime, timedelta
 
 from msgspec import structs
 
+from persys.core.agent.run_limits import INTERRUPTED
 from persys.core.nodes import Phase
-from persys.core.placement.requirements import holds_data
+from persys.core.placement.requirements import holds_data, is_exclusive
 from persys.core.placement.tiers import needs_on_any_tier
 from persys.core.reconcile.assign import bind, wait
 from persys.core.reconcile.effects import Apply
@@ -77,6 +78,9 @@ def explained(situation: Situation) -> Situation:
             "cluster did not assign; check the clock of the scheduler, or remove the node"
         )
         failure = structs.replace(failed.failure, message=text)
+    elif failed.failure.code == ALREADY_DELETED and situation.workload.runs_once:
+        text = f"interrupted: node {bound.node_id} has deleted it, and its result is not known"
+        failure = Failure(FailureReason.RUNTIME_ERROR, text, False, INTERRUPTED)
     elif failed.failure.code == ALREADY_DELETED and holds_data(situation.workload):
         failure = Failure(
             FailureReason.RUNTIME_ERROR, _was_deleted(situation, bound), False, ALREADY_DELETED
@@ -133,7 +137,7 @@ def _needs_operator(situation: Situation) -> bool:
         failed is not None
         and failed.failure is not None
         and failed.failure.code == ALREADY_DELETED
-        and holds_data(situation.workload)
+        and is_exclusive(situation.workload)
         and situation.workload.desired is not Desired.DELETED
     )
 
@@ -173,7 +177,7 @@ def _as_before(situation: Situation, assignment: Assignment, now: datetime) -> W
     """Keep the status until the node responds; a failed workload becomes pending."""
     workload_status = situation.workload_status
     if workload_status is not None and workload_status.status is not Status.FAILED:
-        return structs.replace(workload_status, epoch=assignment.epoch)
+        return structs.replace(workload_status, epoch=assignment.epoch, healthy_since=None)
     return next_status(
         situation,
         Status.PENDING,

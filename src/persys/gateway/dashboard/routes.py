@@ -32,7 +32,8 @@ from persys.infra.aio.offload import off_loop
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import to_plain
 from persys.wire.rest.routes import API
-from persys.wire.specfile.parser import SpecDocument, read_spec_file
+from persys.wire.specfile.parser import read_spec_file
+from persys.wire.specfile.spec_documents import SpecDocument
 from persys.wire.specfile.strict import SpecFileError
 
 PATH = f"{API}/specs/parse"

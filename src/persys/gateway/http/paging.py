@@ -38,6 +38,8 @@ LISTS: Mapping[str, Listed] = {
     "ListTokens": Listed("tokens", lambda one: (one.token_id,)),
     "ListSecrets": Listed("secrets", lambda one: (one.name,)),
     "ListNodePools": Listed("pools", lambda one: (one.spec.pool_id,)),
+    "ListSets": Listed("sets", lambda one: (one.spec.set_id,)),
+    "ListJobs": Listed("jobs", lambda one: (one.spec.job_id,)),
 }
 
 

@@ -1,7 +1,9 @@
-"""GitOps: a push redeploys the workloads that follow its branch, in every cluster, as operator/webhook.
+"""GitOps: a push redeploys the workloads and sets that follow its branch, in every cluster, as
+operator/webhook.
 
 Each cluster has its own worker, so the pushes of an unreachable cluster wait without delaying the others.
-A stopped workload stays stopped: a push does not start it.
+A stopped workload stays stopped: a push does not start it. A set gets a new revision of the same template,
+so that its rollout updates the members with its gates.
 """
 
 import asyncio
@@ -11,6 +13,7 @@ from typing import Any
 import grpc
 import structlog
 from aiohttp import web
+from google.protobuf.message import Message
 
 from persys.core.backoff import doubled_seconds
 from persys.core.intent.gitops import Push, follows, repository_name
@@ -26,6 +29,7 @@ from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import FORWARDED_IDENTITY
 from persys.model.identity import Identity, Role
+from persys.model.sets import RESTARTED_AT
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.routes import API
 
@@ -101,17 +105,41 @@ class PushProcessor:
             if view.desired_state == _STOPPED:
                 log.info("push.skipped", workload_id=view.workload_id, reason="workload is stopped")
                 continue
-            await self._redeploy(cluster, view.workload_id, push, passed)
+            request = pb.RedeployWorkloadRequest(workload_id=view.workload_id)
+            await self._redeploy(
+                cluster, view.workload_id, "RedeployWorkload", request, push, passed
+            )
+        for found in await git_sets(cluster, passed):
+            compose, set_id = found.spec.template.compose, found.spec.set_id
+            follow = follows(push, git_repo=compose.git_repo, git_ref=compose.git_ref)
+            last = outcomes.get(set_id)
+            if not follow or (last is not None and last.delivery == push.delivery):
+                continue
+            if found.desired_state == _STOPPED:
+                log.info("push.skipped", set_id=set_id, reason="set is stopped")
+                continue
+            again = self._with_new_revision(found.spec)
+            await self._redeploy(cluster, set_id, "ApplySet", again, push, passed)
+
+    def _with_new_revision(self, spec: pb.SetSpec) -> pb.ApplySetRequest:
+        """The same set with a new revision of its template. The number of replicas is not changed."""
+        request = pb.ApplySetRequest(set=spec)
+        request.set.ClearField("replicas")
+        request.set.template.metadata[RESTARTED_AT] = self._clock.now().isoformat()
+        return request
 
     async def _redeploy(
-        self, cluster: Cluster, workload_id: str, push: Push, passed: Metadata
+        self,
+        cluster: Cluster,
+        name: str,
+        rpc: str,
+        request: Message,
+        push: Push,
+        passed: Metadata,
     ) -> None:
-        request = pb.RedeployWorkloadRequest(workload_id=workload_id)
         status, detail = _OK, ""
         try:
-            answered = await cluster.call(
-                "RedeployWorkload", request, key=workload_id, metadata=passed, idempotent=False
-            )
+            answered = await cluster.call(rpc, request, key=name, metadata=passed, idempotent=False)
             refusal = refusal_in(answered.answer, mode=answered.mode)
         except grpc.aio.AioRpcError as err:
             if err.code() is grpc.StatusCode.UNAVAILABLE:
@@ -121,19 +149,23 @@ class PushProcessor:
             status, detail = refusal.status, refusal.detail
         now = self._clock.now()
         outcome = PushOutcome(push.delivery, push.commit, now, status, detail)
-        await self._pushes.record(cluster.id, workload_id, outcome)
+        await self._pushes.record(cluster.id, name, outcome)
         await self._audit.record(
             AuditEntry(
-                *(now, str(WEBHOOK), "", "RedeployWorkload", cluster.id),
-                *(workload_id, status, push.delivery),
+                *(now, str(WEBHOOK), "", rpc, cluster.id),
+                *(name, status, push.delivery),
             )
         )
 
 
 async def git_workloads(cluster: Cluster, passed: Metadata) -> AsyncIterator[pb.WorkloadView]:
-    """Compose workloads with a git repository, with their specs."""
+    """Compose workloads with a git repository, with their specs. Only its set changes a member."""
     listed = await _read(cluster, "ListWorkloads", pb.ListWorkloadsRequest(), passed)
-    ids = [view.workload_id for view in listed.workloads if view.type == _COMPOSE]
+    ids = [
+        view.workload_id
+        for view in listed.workloads
+        if view.type == _COMPOSE and not view.HasField("membership")
+    ]
     many = await read_many(cluster, ids, key="", metadata=passed)
     views = {
         one.workload.workload_id: one.workload for response in many for one in response.answer.found
@@ -142,6 +174,17 @@ async def git_workloads(cluster: Cluster, passed: Metadata) -> AsyncIterator[pb.
         view = views.get(name) or await _view(cluster, name, passed)
         if view is not None and view.spec.compose.git_repo:
             yield view
+
+
+async def git_sets(cluster: Cluster, passed: Metadata) -> list[pb.SetView]:
+    """Sets of stacks with a git repository. A scheduler of an earlier version has none."""
+    try:
+        listed = await _read(cluster, "ListSets", pb.ListSetsRequest(), passed)
+    except grpc.aio.AioRpcError as err:
+        if err.code() is grpc.StatusCode.UNIMPLEMENTED:
+            return []
+        raise
+    return [found for found in listed.sets if found.spec.template.compose.git_repo]
 
 
 async def _view(cluster: Cluster, workload_id: str, passed: Metadata) -> pb.WorkloadView | None:
@@ -187,6 +230,8 @@ def _listing(pushes: PushQueue) -> Handler:
             try:
                 async for view in git_workloads(cluster, context.metadata):
                     found.append(_shown(cluster, view, outcomes.get(view.workload_id)))
+                for one in await git_sets(cluster, context.metadata):
+                    found.append(_shown_set(cluster, one, outcomes.get(one.spec.set_id)))
             except UnavailableError as err:
                 problem = problem_from(err)
             except grpc.aio.AioRpcError as err:
@@ -214,5 +259,18 @@ def _shown(cluster: Cluster, view: pb.WorkloadView, outcome: PushOutcome | None)
         "branch": compose.git_ref,
         "commit": view.metadata.get("compose.commit", ""),
         "status": view.status,
+    }
+    return shown | ({"last_delivery": outcome} if outcome is not None else {})
+
+
+def _shown_set(cluster: Cluster, view: pb.SetView, outcome: PushOutcome | None) -> dict[str, Any]:
+    compose = view.spec.template.compose
+    shown = {
+        "cluster": cluster.id,
+        "workload_id": view.spec.set_id,
+        "repository": repository_name(compose.git_repo),
+        "branch": compose.git_ref,
+        "commit": "",  # of each member
+        "status": view.phase,
     }
     return shown | ({"last_delivery": outcome} if outcome is not None else {})

@@ -5,6 +5,7 @@
 `task_group.py`    a task group that raises its first failure
 `keyed_queue.py`   work queues: serial per key, parallel across keys
 `keyed_lock.py`    a fair lock per key
+`keyed_passes.py`  passes over keys when they change or are due: paced, contained, one at a time per key
 `group_commit.py`  batches concurrent writes into one
 `flow_control.py`  messages in flight and unread of one call on a shared stream
 `offload.py`       time slices and threads for long computations

@@ -19,6 +19,14 @@ class KeyedLock(Generic[Key]):
     @asynccontextmanager
     async def hold(self, key: Key) -> AsyncIterator[None]:
         """Hold the lock of a key. Waiters get it in the order of their requests."""
+        await self.acquire(key)
+        try:
+            yield
+        finally:
+            self.release(key)
+
+    async def acquire(self, key: Key) -> None:
+        """Without a wait if the lock is free. For many keys at once; else use `hold`."""
         queue = self._queues.get(key)
         if queue is None:
             self._queues[key] = deque()
@@ -30,14 +38,10 @@ class KeyedLock(Generic[Key]):
             except asyncio.CancelledError:
                 # A waiter cancelled in the queue is skipped when it is next.
                 if not granted.cancelled():
-                    self._release(key)  # the lock was granted during the cancellation
+                    self.release(key)  # the lock was granted during the cancellation
                 raise
-        try:
-            yield
-        finally:
-            self._release(key)
 
-    def _release(self, key: Key) -> None:
+    def release(self, key: Key) -> None:
         queue = self._queues[key]
         while queue:
             granted = queue.popleft()

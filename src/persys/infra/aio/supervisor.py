@@ -67,6 +67,14 @@ class Loop:
     tolerates: tuple[type[PersysError], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The result of one run of a loop. `raises`: the error that ends it, as a value."""
+
+    restarts: bool
+    raises: Exception | None = None
+
+
 class Supervisor:
     """One per process. `component` is the program: scheduler, agent, gateway or ca."""
 
@@ -136,24 +144,36 @@ class Supervisor:
         if loop.ends_process:
             await loop.run()
             return
-        where, key = (loop.where, loop.name) if loop.where else (loop.name, "")
-        expects: Expected = (FencedError, *loop.tolerates)
         attempts = 0
         while True:
             began = self._clock.monotonic()
-            try:
-                with self.contain(where, key, failed=lambda _error: None, expects=expects):
-                    await loop.run()
-                    return
-            except (PersysError, ExceptionGroup) as err:
-                if not _consists_of(err, loop.tolerates):
-                    raise
-                log.warning("part.failed", part=loop.name, reason=str(err))
+            # In a task of its own: its failure must not replace a cancellation of this task. A cancelled
+            # task group raises the failure of a task instead, and the loop would be restarted.
+            async with asyncio.TaskGroup() as group:
+                attempt = group.create_task(self._attempt(loop), name=loop.name)
+            outcome = attempt.result()
+            if outcome.raises is not None:
+                raise outcome.raises
+            if not outcome.restarts:
+                return
             if self._clock.monotonic() - began >= STABLE_SECONDS:
                 attempts = 0
             delay = doubled(BACKOFF_FIRST, attempts, longest=BACKOFF_MAX)
             await asyncio.sleep(delay.total_seconds())
             attempts += 1
+
+    async def _attempt(self, loop: Loop) -> "_Attempt":
+        where, key = (loop.where, loop.name) if loop.where else (loop.name, "")
+        expects: Expected = (FencedError, *loop.tolerates)
+        try:
+            with self.contain(where, key, failed=lambda _error: None, expects=expects):
+                await loop.run()
+                return _Attempt(restarts=False)
+        except (PersysError, ExceptionGroup) as err:
+            if not _consists_of(err, loop.tolerates):
+                return _Attempt(restarts=False, raises=err)
+            log.warning("part.failed", part=loop.name, reason=str(err))
+        return _Attempt(restarts=True)
 
     def retry_after(self, error: InternalError) -> timedelta:
         """The delay before the work for this key is retried."""

@@ -20,12 +20,15 @@ from persys.scheduler.api.storage import ImagesApi, VolumesApi
 from persys.scheduler.api.workloads import PlanningApi, SuggestionsApi, WorkloadsApi
 from persys.scheduler.auth.audit import Audit
 from persys.scheduler.drift.adoption import Adoption
+from persys.scheduler.jobs.job_api import JobRequests, JobsApi
 from persys.scheduler.nodepools.pool_api import NodePoolsApi
+from persys.scheduler.queries.set_plan import SetPlanner
 from persys.scheduler.queries.views import Queries
 from persys.scheduler.reconcile.intent import IntentService
 from persys.scheduler.recovery.record_repair import RecordRepair
 from persys.scheduler.recovery.recovery import Recovery
 from persys.scheduler.recovery.snapshots import Snapshots
+from persys.scheduler.sets.set_api import SetRequests, SetsApi
 from persys.scheduler.settings import SchedulerSettings
 from persys.store.port import Store
 from persys.wire.methods import METHODS
@@ -59,6 +62,7 @@ def control_api(
     intents = IntentService(
         app.reconciler, clock, lease=settings.node_lease, secrets=app.cluster.secrets
     )
+    set_requests = SetRequests(lease=settings.node_lease, secrets=app.cluster.secrets)
     adoption = Adoption(
         app.cluster, app.committer, app.reconciler, app.tombstone_cleaner, app.agents, clock
     )
@@ -75,6 +79,8 @@ def control_api(
             policy=policy,
             lease=settings.node_lease,
             growth=app.pool_forecast.explain,
+            explain_set=app.set_views.explain,
+            set_planner=SetPlanner(app.sets, app.set_states, set_requests, clock),
         ),
         SuggestionsApi(app.suggestions, clock),
         LogsExecApi(app.cluster, app.agents),
@@ -82,22 +88,33 @@ def control_api(
         ImagesApi(app.cluster, app.agents),
         IdentityApi(),
         DiagnosticsApi(app.cluster, app.supervisor),
-        RecordsApi(
-            RecordRepair(
-                app.cluster,
-                store,
-                app.committer,
-                app.agents,
-                clock,
-                listed=app.orphans.listed,
-                mark_stale=app.store_watch.mark_stale,
-            )
-        ),
+        _records_api(app, store, clock),
         SecretsApi(app.secrets, app.cluster),
         TokensApi(app.tokens),
+        SetsApi(set_requests, app.sets, app.set_views),
+        JobsApi(
+            JobRequests(lease=settings.node_lease, secrets=app.cluster.secrets),
+            app.jobs,
+            app.job_views,
+            clock,
+        ),
         NodePoolsApi(app.node_pools, app.pool_controller, app.pool_forecast),
         _recovery_api(app, settings, store, clock),
         chain=_chain(app, clock),
+    )
+
+
+def _records_api(app: "Scheduler", store: Store, clock: Clock) -> RecordsApi:
+    return RecordsApi(
+        RecordRepair(
+            app.cluster,
+            store,
+            app.committer,
+            app.agents,
+            clock,
+            listed=app.orphans.listed,
+            mark_stale=app.store_watch.mark_stale,
+        )
     )
 
 

@@ -18,9 +18,11 @@ from persys.scheduler.api.methods import Context, need
 from persys.scheduler.auth.prefix_scope import current_prefix
 from persys.scheduler.queries.explain import Explainer
 from persys.scheduler.queries.plan import CompleteSituation, PlanBuilder
+from persys.scheduler.queries.set_plan import SetPlanner
 from persys.scheduler.queries.views import Queries
 from persys.scheduler.reconcile.intent import IntentService
 from persys.scheduler.reconcile.suggestions import Suggestions
+from persys.scheduler.sets.set_views import SetExplained
 from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control.views import (
     DECISIONS,
@@ -104,13 +106,18 @@ class PlanningApi:
         policy: Policy,
         lease: timedelta,
         growth: Callable[[WorkloadId], str],
+        explain_set: Callable[[str], SetExplained | None],
+        set_planner: SetPlanner,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._complete_situation = complete_situation
         self._policy = policy
         self._lease = lease
-        self._explainer = Explainer(cluster, complete_situation, clock, growth=growth)
+        self._set_planner = set_planner
+        self._explainer = Explainer(
+            cluster, complete_situation, clock, growth=growth, explain_set=explain_set
+        )
 
     async def ExplainWorkload(
         self, request: control_pb2.ExplainWorkloadRequest, context: Context
@@ -129,7 +136,10 @@ class PlanningApi:
             lease=self._lease,
             prefix=current_prefix(),
         )
-        plans = await planning.plan_all(request.workloads, TimeSlice(self._clock))
+        slices = TimeSlice(self._clock)
+        plans = await planning.plan_all(request.workloads, slices)
+        for one in request.sets:
+            plans += await self._set_planner.plan(one, planning, slices, prefix=current_prefix())
         return control_pb2.PlanWorkloadsResponse(plans=plans)
 
     async def GetCapacity(

@@ -100,9 +100,19 @@ class Committer:
         FrozenError when the store did not reply or the mode is not normal, FencedError when this scheduler
         no longer leads.
         """
+        stored = self.enqueue(change, repairs=repairs)
+        if stored is not None:
+            with tracing.internal_span("commit"):
+                await stored
+
+    def enqueue(self, change: Transaction, *, repairs: bool = False) -> asyncio.Future[None] | None:
+        """Queue a change. The future completes as `commit` does; None: there is nothing to write.
+
+        For callers with many changes at once: those that are queued together share transactions.
+        """
         if change.is_empty:
             change.done()
-            return
+            return None
         if self._ended is not None:
             raise self._ended
         if self.modes.is_frozen:
@@ -111,9 +121,7 @@ class Committer:
             self._quarantine.check_writable((*change.puts, *change.drops))
         change.events = attributed(change.events)
         values = encoded(change)
-        stored = self._queue.submit(EncodedTransaction(change, values))
-        with tracing.internal_span("commit"):
-            await stored
+        return self._queue.submit(EncodedTransaction(change, values))
 
     def depth(self) -> int:
         return len(self._queue)

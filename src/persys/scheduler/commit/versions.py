@@ -80,9 +80,11 @@ class RecordVersions:
     ) -> Prepared:
         events = self.number(change.events)
         guarded = (*values, *change.drops)
-        puts = {**values, **self.event_puts(events)}
+        puts = dict(values)
         for sequence, event in events:
-            self._keep_event(keys.event_key(event.at, sequence), event)
+            key = keys.event_key(event.at, sequence)
+            puts[key] = records.encode(event)
+            self._keep_event(sequence, key, event)
         trimmed = self._retention.take_excess(
             now, limit=OUTDATED_PER_UNIT_MAX, stored_until=stored_until
         )
@@ -107,7 +109,7 @@ class RecordVersions:
         """These events were written outside a change. `written`: the new versions by key."""
         self.versions.update(written)
         for sequence, event in events:
-            self._keep_event(keys.event_key(event.at, sequence), event)
+            self._keep_event(sequence, keys.event_key(event.at, sequence), event)
 
     def _add_event(self, key: str, value: bytes) -> None:
         self._event_number = max(self._event_number, keys.event_sequence(key))
@@ -115,10 +117,9 @@ class RecordVersions:
             event = records.decode(value, Event)
         except RefusedError:
             return
-        self._keep_event(key, event)
+        self._keep_event(keys.event_sequence(key), key, event)
 
-    def _keep_event(self, key: str, event: Event) -> None:
-        sequence = keys.event_sequence(key)
+    def _keep_event(self, sequence: int, key: str, event: Event) -> None:
         self._event_keys[sequence] = key
         self._retention.add(sequence, event)
 

@@ -4,21 +4,17 @@ Channels stay open, and each call has a deadline.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import grpc
 import structlog
 from google.protobuf.message import Message
-from msgspec import structs
 
 from persys.core.reconcile.effects import Remove
-from persys.core.reconcile.situation import RUNTIME_NOT_AVAILABLE
-from persys.core.recovery.rollback import ALREADY_DELETED, STALE_EPOCH
-from persys.core.secrets import Resolved, redacted
 from persys.errors import (
     AgentUnreachableError,
     InvalidError,
@@ -36,8 +32,9 @@ from persys.infra.telemetry import tracing
 from persys.model.action import ACTIONS_MAX, Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType
-from persys.model.status import Actual, Failure, FailureReason, Observation
+from persys.model.status import Actual, Observation
 from persys.model.workload import StoredIntent, Workload
+from persys.scheduler.dispatch.order_sender import OrderSender, Resolve, no_secrets
 from persys.scheduler.dispatch.tunnel import Tunnel, Tunnels
 from persys.scheduler.membership.heartbeat import ReportLimits
 from persys.scheduler.metrics.counters import Metrics
@@ -126,17 +123,10 @@ Stub = agent_pb2_grpc.AgentServiceStub
 # Closes a connection. Calls in progress get this many seconds to end; None: they are cancelled at once.
 Close = Callable[[float | None], Awaitable[None]]
 Connect = Callable[[NodeId, str], tuple[Stub, Close]]
-# The spec with resolved secret values, or why they cannot be resolved.
-Resolve = Callable[[Workload], Awaitable[Resolved | Failure]]
 # A streaming call, over gRPC or a control stream: it can be iterated, written to and cancelled.
 OpenCall = Callable[..., Any]
 
 INTENTS_MAX = 10_000  # of one node
-
-
-async def no_secrets(workload: Workload) -> Resolved:
-    """Used where specs refer to no secrets."""
-    return Resolved(workload.spec)
 
 
 def connect_over_grpc(node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
@@ -168,8 +158,6 @@ class AgentClient:
         `reached` is called with each node that was called and the problem if it did not reply, else "".
         `prove` creates the proof that is sent with an order.
         """
-        self._prove = prove
-        self._resolve = resolve
         self._clock = clock
         self._streams = streams
         self._deadline = deadline.total_seconds()
@@ -183,28 +171,19 @@ class AgentClient:
         self._has_unused = asyncio.Event()
         self._outgoing = Outgoing(metrics, clock, reached=reached)
         self.unanswered = self._outgoing.unanswered
+        self._orders = OrderSender(
+            clock, call=self._call, send_plain=self._send_plain, prove=prove, resolve=resolve
+        )
 
     async def apply(
         self, node_id: NodeId, endpoint: str, workload: Workload, epoch: int
     ) -> Observation:
-        sent_at = self._clock.now()
-        resolved = await self._resolve(workload)
-        if isinstance(resolved, Failure):
-            return _failed(workload, node_id, epoch, sent_at, resolved)
-        if (plain := self._plain_stream(node_id, endpoint)) is not None:
-            order = structs.replace(workload, spec=resolved.spec)
-            return await self._send_apply(plain, order, epoch)
-        proof = self._prove(workload.id, node_id, epoch)
-        request = agent_messages.apply_message(workload, epoch, resolved, proof=proof)
-        try:
-            answer = await self._call(node_id, endpoint, "ApplyWorkload", request)
-        except PersysError as err:
-            if isinstance(err, UnavailableError):
-                raise
-            refusal = _refusal(err, agent_messages.secret_values(request))
-            return _failed(workload, node_id, epoch, self._clock.now(), refusal)
-        _mask_secrets(answer, agent_messages.secret_values(request))
-        return self._applied(answer, node_id, workload, epoch)
+        return await self._orders.apply(node_id, endpoint, workload, epoch)
+
+    async def apply_all(
+        self, node_id: NodeId, endpoint: str, orders: Sequence[tuple[Workload, int]]
+    ) -> list[Observation | UnavailableError]:
+        return await self._orders.apply_all(node_id, endpoint, orders)
 
     async def remove(self, removal: Remove, endpoint: str) -> None:
         node_id, workload_id = removal.node_id, removal.workload_id
@@ -354,19 +333,14 @@ class AgentClient:
         tunnel = self._streams.get(node_id)
         return tunnel if tunnel is not None and not tunnel.takes_calls and not endpoint else None
 
-    async def _send_apply(self, stream: Tunnel, workload: Workload, epoch: int) -> Observation:
-        """Sends an apply without a reply: the agent's heartbeats report the result."""
+    async def _send_plain(self, node_id: NodeId, endpoint: str, workload: Workload) -> bool:
+        if (stream := self._plain_stream(node_id, endpoint)) is None:
+            return False
         order = spec_encode.apply_message(workload)
-        with self._outgoing.call(stream.node_id, "ApplyWorkload"):
+        with self._outgoing.call(node_id, "ApplyWorkload"):
             message = control_pb2.ControlMessage(apply=order)
             await stream.send(message, timeout=self._deadline)
-        return Observation(
-            workload.id,
-            stream.node_id,
-            Actual.PENDING,
-            self._clock.now(),
-            epoch=epoch,
-        )
+        return True
 
     def _stub(self, node_id: NodeId, endpoint: str) -> Stub:
         tunnel = self._streams.get(node_id)
@@ -404,69 +378,6 @@ class AgentClient:
             raise AgentUnreachableError(f"invalid reply from {node_id}: {err}") from err
         return answer
 
-    def _applied(
-        self,
-        answer: agent_pb2.ApplyWorkloadResponse,
-        node_id: NodeId,
-        workload: Workload,
-        epoch: int,
-    ) -> Observation:
-        now = self._clock.now()
-        if answer.applied or answer.skipped:
-            return agent_messages.observation(answer.status, node_id, now)
-        if answer.known_epoch:
-            code = ALREADY_DELETED if answer.deleted else STALE_EPOCH
-            failure = Failure(FailureReason.RUNTIME_ERROR, answer.message, code=code)
-        elif legacy_agents.says_runtime_not_available(answer.message):
-            failure = Failure(
-                FailureReason.INSUFFICIENT_RESOURCES, answer.message, code=RUNTIME_NOT_AVAILABLE
-            )
-        elif answer.HasField("status"):
-            seen = agent_messages.observation(answer.status, node_id, now)
-            failure = seen.failure or legacy_agents.failure(
-                "", answer.message, code="", terminal=False
-            )
-        else:
-            failure = legacy_agents.failure("", answer.message, code="", terminal=False)
-        return Observation(
-            workload.id,
-            node_id,
-            Actual.FAILED,
-            now,
-            workload.revision,
-            epoch,
-            failure,
-            answer.message,
-            known_epoch=answer.known_epoch,
-        )
-
 
 def _ignore(_error: InternalError) -> None:
     """The failure is logged and counted; the connection is no longer used."""
-
-
-def _failed(
-    workload: Workload, node_id: NodeId, epoch: int, at: datetime, failure: Failure
-) -> Observation:
-    return Observation(
-        workload.id, node_id, Actual.FAILED, at, workload.revision, epoch, failure, failure.message
-    )
-
-
-def _mask_secrets(answer: agent_pb2.ApplyWorkloadResponse, values: Collection[str]) -> None:
-    """Masks secret values: a third-party agent may repeat them in its reply."""
-    if not values:
-        return
-    answer.message = redacted(answer.message, values)
-    if answer.HasField("status"):
-        answer.status.message = redacted(answer.status.message, values)
-        for name, text in dict(answer.status.metadata).items():
-            answer.status.metadata[name] = redacted(text, values)
-
-
-def _refusal(err: PersysError, values: Collection[str]) -> Failure:
-    """An invalid field is final; any other refusal, such as of an old epoch, is retried."""
-    text = redacted(str(err), values)
-    if isinstance(err, InvalidError):
-        return Failure(FailureReason.INVALID_SPEC, text, retryable=False)
-    return Failure(FailureReason.RUNTIME_ERROR, text)

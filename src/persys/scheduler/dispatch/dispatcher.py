@@ -1,6 +1,9 @@
 """Dispatches effects to nodes: one lane per node, so that a node gets its orders in sequence and a slow node
 delays no other. Every reply becomes an observation; a missing reply is recorded and the order is retried. An
 effect that raises an unexpected error counts as one without a reply.
+
+Apply orders that follow each other in a lane are sent in one message, to agents that accept batches. After a
+missing reply an order is sent alone, so that one order cannot affect the others of its batch again.
 """
 
 import asyncio
@@ -14,7 +17,7 @@ from typing import assert_never
 import structlog
 from msgspec import structs
 
-from persys.core.reconcile.dispatch import answered, unanswered
+from persys.core.reconcile.dispatch import Dispatch, answered, unanswered
 from persys.core.reconcile.effects import (
     Apply,
     Effect,
@@ -30,7 +33,7 @@ from persys.core.reconcile.task_history import (
     is_unclear,
     result_from_tasks,
 )
-from persys.errors import AgentUnreachableError, FencedError, PersysError
+from persys.errors import AgentUnreachableError, FencedError, PersysError, UnavailableError
 from persys.infra.aio.keyed_queue import KeyedQueue
 from persys.infra.aio.offload import TimeSlice
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
@@ -45,6 +48,7 @@ from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.ports import Agents
 from persys.scheduler.state.cluster import ClusterState, WorkloadState
 from persys.wire.agent import legacy_agents
+from persys.wire.limits.table import ORDERS_MAX
 
 log = structlog.get_logger()
 
@@ -92,12 +96,17 @@ class Dispatcher:
         self._queues: KeyedQueue[NodeId] | None = None
         self._backlog: list[Effect] = []
         self._waiting: set[Remove | PollStatus | FetchActions | KeepActions] = set()
+        # The last element of a lane, if it consists of orders and has not begun.
+        self._gathering: dict[NodeId, list[Apply]] = {}
+        self._gathered = 0  # orders that were added to a queued element
         self._dropped: dict[tuple[NodeId, WorkloadId], Apply | Remove] = {}
         self._resumed = asyncio.Event()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             self._waiting.clear()
+            self._gathering.clear()
+            self._gathered = 0
             self._queues = KeyedQueue(group, contain=self._contain_lane)
             backlog, self._backlog = self._backlog, []
             for effect in backlog:
@@ -114,12 +123,26 @@ class Dispatcher:
         if self._queues is None:
             self._hold_back(effect)
             return
-        if not isinstance(effect, Apply):
-            # The same poll or removal is already queued behind a slow call: once is enough.
-            if effect in self._waiting:
-                return
-            self._waiting.add(effect)
+        if isinstance(effect, Apply):
+            self._gather(self._queues, effect)
+            return
+        # The same poll or removal is already queued behind a slow call: once is enough.
+        if effect in self._waiting:
+            return
+        self._waiting.add(effect)
+        self._gathering.pop(effect.node_id, None)  # later orders are sent after this effect
         self._queues.submit(effect.node_id, tracing.bind_span(lambda: self._perform(effect)))
+
+    def _gather(self, queues: KeyedQueue[NodeId], effect: Apply) -> None:
+        """Add an order to the last element of its lane, or queue a new element."""
+        node_id = effect.node_id
+        orders = self._gathering.get(node_id)
+        if orders is not None and len(orders) < ORDERS_MAX:
+            orders.append(effect)
+            self._gathered += 1
+            return
+        self._gathering[node_id] = orders = [effect]
+        queues.submit(node_id, tracing.bind_span(partial(self._perform_orders, node_id, orders)))
 
     def resume(self) -> None:
         """Orders may be allowed again: repeat the dropped ones."""
@@ -146,14 +169,47 @@ class Dispatcher:
             self._drop(effect)
 
     def depth(self) -> int:
-        return self._queues.depth() if self._queues else 0
+        return self._queues.depth() + self._gathered if self._queues else 0
 
     def _contain_lane(self, node_id: NodeId) -> Containment:
         """Contains failures outside the containment of the single effect."""
         return self._supervisor.contain("orders", node_id, failed=_ignore, expects=FencedError)
 
+    async def _perform_orders(self, node_id: NodeId, orders: list[Apply]) -> None:
+        if self._gathering.get(node_id) is orders:
+            del self._gathering[node_id]
+        self._gathered -= len(orders) - 1
+        batch = self._batch_of(node_id, orders)
+        if batch:
+            with self._supervisor.contain(
+                "orders",
+                node_id,
+                failed=lambda error: self._note_failures(batch, error),
+                expects=FencedError,
+            ):
+                await self._send_batch(node_id, batch)
+        for effect in orders:
+            if effect not in batch:
+                await self._perform(effect)
+
+    def _batch_of(self, node_id: NodeId, orders: Sequence[Apply]) -> list[Apply]:
+        """The orders that are sent together. An order that had no reply before is sent alone."""
+        member = self._cluster.nodes.get(node_id)
+        if member is None or feature.ORDER_BATCHES not in member.node.capabilities.features:
+            return []
+        batch: dict[WorkloadId, Apply] = {}
+        for effect in orders:
+            entry = self._cluster.workloads.get(effect.workload.id)
+            if entry is None or not _still_wanted(entry, effect):
+                continue
+            if entry.dispatch is not None and not entry.dispatch.unanswered_count:
+                batch[effect.workload.id] = effect
+        return [*batch.values()] if len(batch) > 1 and self._may_order() else []
+
     async def _perform(self, effect: Effect) -> None:
         if not isinstance(effect, Apply):
+            if effect not in self._waiting:
+                return  # a removal before it in the queue has polled the status
             self._waiting.discard(effect)
         with self._supervisor.contain(
             "orders",
@@ -202,18 +258,46 @@ class Dispatcher:
             entry.dispatch = unanswered(entry.dispatch, problem, now=self._clock.now())
             self._wake(entry.workload.id)
 
+    def _note_failures(self, effects: Sequence[Apply], error: InternalError) -> None:
+        for effect in effects:
+            self._note_failure(effect, error)
+
+    async def _send_batch(self, node_id: NodeId, effects: Sequence[Apply]) -> None:
+        endpoint = self._cluster.nodes[node_id].node.endpoint
+        sending = [found for effect in effects if (found := self._begin(effect)) is not None]
+        orders = [(effect.workload, effect.epoch) for effect, _, _ in sending]
+        results = await self._agents.apply_all(node_id, endpoint, orders)
+        for (effect, entry, sent), result in zip(sending, results, strict=True):
+            if isinstance(result, UnavailableError):
+                self._note_no_reply(entry, sent, effect.workload.id, result)
+            else:
+                self._take_reply(effect, entry, sent, result)
+
     async def _apply(self, effect: Apply, endpoint: str) -> None:
-        workload = effect.workload
-        entry = self._cluster.workloads.get(workload.id)
-        if entry is None or not _still_wanted(entry, effect):
+        if (begun := self._begin(effect)) is None:
             return
-        assert entry.dispatch is not None
-        entry.dispatch = sent = replace(entry.dispatch, sent_at=self._clock.now())
+        _, entry, sent = begun
+        workload = effect.workload
         try:
             seen = await self._agents.apply(effect.node_id, endpoint, workload, effect.epoch)
         except AgentUnreachableError as err:
             self._note_no_reply(entry, sent, workload.id, err)
             return
+        self._take_reply(effect, entry, sent, seen)
+
+    def _begin(self, effect: Apply) -> tuple[Apply, WorkloadState, Dispatch] | None:
+        """Date the dispatch of an order. None: the order is not wanted any more."""
+        entry = self._cluster.workloads.get(effect.workload.id)
+        if entry is None or not _still_wanted(entry, effect):
+            return None
+        assert entry.dispatch is not None
+        entry.dispatch = sent = replace(entry.dispatch, sent_at=self._clock.now())
+        return effect, entry, sent
+
+    def _take_reply(
+        self, effect: Apply, entry: WorkloadState, sent: Dispatch, seen: Observation
+    ) -> None:
+        workload = effect.workload
         task_id = seen.metadata.get("task_id", "")
         if entry.dispatch is sent:
             refused = seen.actual is Actual.FAILED
@@ -257,6 +341,9 @@ class Dispatcher:
             self._acknowledged(effect)
             if entry is not None and sent is not None and entry.dispatch is sent:
                 entry.dispatch = answered(sent, now=self._clock.now())
+            poll = PollStatus(effect.node_id, effect.workload_id)
+            self._waiting.discard(poll)
+            self._note_poll(poll)
             seen = await self._poll_status(effect.node_id, endpoint, effect.workload_id)
         except PersysError as err:
             if entry is not None and sent is not None:
@@ -291,10 +378,12 @@ class Dispatcher:
         self._observations.take(seen, polled_at=polled_at)
 
     def _note_poll(self, effect: PollStatus) -> WorkloadState | None:
-        """None: no order of the workload is in progress."""
+        """None: no order of the workload to this node is in progress."""
         entry = self._cluster.workloads.get(effect.workload_id)
         if entry is None or entry.dispatch is None or entry.dispatch.in_flight:
             return None
+        if entry.assignment is None or entry.assignment.node_id != effect.node_id:
+            return None  # it is about a stale copy, and must not postpone the poll of the new one
         entry.dispatch = replace(entry.dispatch, polled_at=self._clock.now())
         return entry
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from persys.core.agent.deviations import DRIFT
 from persys.core.agent.health import HEALTH
+from persys.core.agent.report import has_restarted
 from persys.core.reconcile.effects import FetchActions
 from persys.core.reconcile.situation import confirms_status
 from persys.core.reconcile.task_history import describe_timeout, is_remembered, remember
@@ -64,7 +65,6 @@ class Observations:
         self, seen: Observation, *, from_heartbeat: bool = False, polled_at: datetime | None = None
     ) -> None:
         """`polled_at`: when the node was asked, if it was."""
-        seen = _bounded(seen)
         entry = self._cluster.workloads.get(seen.workload_id)
         if entry is None or entry.assignment is None or entry.assignment.node_id != seen.node_id:
             if seen.actual is Actual.ABSENT:
@@ -82,6 +82,8 @@ class Observations:
         if from_heartbeat and _lacks_revision(seen, entry):
             return
         seen = _with_known_action(_with_known_revision(seen, entry), entry)
+        if old is None or not _has_texts_of(old, seen):
+            seen = _bounded(seen)
         entry.observation = seen
         if old is None or _differs(old, seen):
             entry.observed_since = seen.seen_at
@@ -166,6 +168,15 @@ def _with_known_action(seen: Observation, entry: WorkloadState) -> Observation:
     return replace(seen, action=old.action) if is_unchanged else seen
 
 
+def _has_texts_of(old: Observation, seen: Observation) -> bool:
+    """Whether it is an unchanged report, whose texts were checked before."""
+    return (
+        seen.metadata is old.metadata
+        and seen.message is old.message
+        and seen.failure is old.failure
+    )
+
+
 def _bounded(seen: Observation) -> Observation:
     failure = seen.failure
     if _is_short(seen.message) and failure is None and _are_short(seen.metadata):
@@ -202,8 +213,15 @@ def _differs(old: Observation, new: Observation) -> bool:
         or old.failure != new.failure
         or old.action != new.action
         or old.node_id != new.node_id
-        or old.metadata.get(HEALTH) != new.metadata.get(HEALTH)
-        or old.metadata.get(DRIFT) != new.metadata.get(DRIFT)
+        or (old.metadata is not new.metadata and _reports_change(old.metadata, new.metadata))
+    )
+
+
+def _reports_change(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    return (
+        old.get(HEALTH) != new.get(HEALTH)
+        or old.get(DRIFT) != new.get(DRIFT)
+        or has_restarted(old, new)
     )
 
 

@@ -18,7 +18,7 @@ from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment, Tombstone
-from persys.model.workload import Workload
+from persys.model.workload import Membership, Workload
 from persys.scheduler.commit.committer import Committer
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.drift.records import key_of
@@ -136,8 +136,36 @@ class Adoption:
             raise RefusedError(
                 f"nodes {', '.join(copies)} have a copy of {workload.id}; delete all except one first"
             )
+        if workload.membership is not None:
+            self._check_owner(workload, workload.membership)
         if why := self._reconciler.refusal(workload, node_id):
             raise RefusedError(f"node {node_id} cannot take {workload.id}: {why}")
+
+    def _check_owner(self, workload: Workload, membership: Membership) -> None:
+        """Its owner must keep it: otherwise it would be deleted at once, with its data."""
+        if membership.job_id:
+            raise RefusedError(
+                f"{workload.id} is a member of run {membership.owner} of job {membership.job_id}: "
+                "delete the orphan; the retries of the job run it again"
+            )
+        record = self._cluster.sets.get(membership.owner)
+        if record is None:
+            return
+        index = membership.index
+        if not record.every_node and not 0 <= index < record.replicas:
+            raise RefusedError(
+                f"{workload.id} has index {index} of set {record.set_id}, which has {record.replicas} "
+                "replicas: scale the set first, or delete the orphan"
+            )
+        others = (
+            self._cluster.workloads[one].workload
+            for one in self._cluster.members.of(membership.owner)
+        )
+        for other in others:
+            if other.membership is not None and other.membership.index == index:
+                raise RefusedError(
+                    f"set {record.set_id} has the member {other.id} with index {index}: delete the orphan"
+                )
 
     def _where(self, workload_id: WorkloadId) -> str:
         assignment = self._cluster.workloads[workload_id].assignment

@@ -25,6 +25,7 @@ from persys.errors import (
     PersysError,
     StoreUnavailableError,
 )
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.keyed_queue import KeyedQueue
 from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import Clock
@@ -56,13 +57,16 @@ class Orphans:
         supervisor: Supervisor,
         grace: timedelta,
         wake: Callable[[WorkloadId], None],
+        locks: KeyedLock[NodeId],
     ) -> None:
+        """`locks` serialize the changes of a node record, also its removal."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
         self._grace = grace
         self._wake = wake
         self._agents = agents
+        self._locks = locks
         self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "orphans", clock)
         self._due: set[NodeId] = set()
         self._removed: dict[NodeId, set[WorkloadId]] = {}  # removed, but still listed as stopped
@@ -79,6 +83,7 @@ class Orphans:
         member = self._cluster.nodes.get(node_id)
         if member is None or member.node.removing_since is not None:
             return
+        member.has_listed = True
         found = drift.unassigned_copies(
             listed,
             self._cluster.bound_to(node_id),
@@ -148,15 +153,23 @@ class Orphans:
             log.warning("orphans.unrecorded", node_id=node_id, count=changes.unrecorded)
         unassigned_copies.unrecorded[node_id] = changes.unrecorded
         orphans = [one for one in changes.found if not await self._was_removed(one)]
-        async with asyncio.TaskGroup() as group:
-            for one in orphans:
-                group.create_task(self._put(one))
-            for one in changes.gone:
-                group.create_task(self._drop(one))
+        async with self._locks.hold(node_id):
+            await self._write(node_id, orphans, changes.gone)
         if any(
             unassigned.adoptable is None for unassigned in unassigned_copies.on(node_id).values()
         ):
             await self._check_adoptable(node_id)
+
+    async def _write(self, node_id: NodeId, found: Sequence[Drift], gone: Sequence[Drift]) -> None:
+        """Nothing is written for a node that is being removed: its removal deletes the known drifts."""
+        member = self._cluster.nodes.get(node_id)
+        if member is None or member.node.removing_since is not None:
+            return
+        async with asyncio.TaskGroup() as group:
+            for one in found:
+                group.create_task(self._put(one))
+            for one in gone:
+                group.create_task(self._drop(one))
 
     async def _was_removed(self, orphan: Drift) -> bool:
         """Whether a third-party agent has removed a workload that it lists as stopped."""

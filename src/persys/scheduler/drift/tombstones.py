@@ -51,6 +51,7 @@ class TombstoneCleaner:
         self._submit_effect = submit_effect
         self._wake = wake
         self._poll_seconds = poll_interval.total_seconds()
+        self._poll_at: float | None = None  # when copies are polled next; None: there are none
         self._wakeup = asyncio.Event()
         self._due_nodes: dict[NodeId, None] = {}
         self._gone: dict[tuple[NodeId, WorkloadId], None] = {}
@@ -92,9 +93,8 @@ class TombstoneCleaner:
     async def run(self) -> None:
         """Send removals, and drop tombstones as their copies are reported absent; many share a commit."""
         while True:
-            polled = self._poll()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._poll_seconds if polled else None):
+                async with asyncio.timeout(self._poll_due()):
                     await self._wakeup.wait()
             self._wakeup.clear()
             await self._request_due()
@@ -116,16 +116,33 @@ class TombstoneCleaner:
                 if not tombstone.after_running:
                     self._submit_effect(_removal(tombstone))
 
-    def _poll(self) -> bool:
-        """Poll the removals of nodes that do not push status. True: poll again later."""
-        polled = False
+    def _poll_due(self) -> float | None:
+        """Poll the removals of nodes that do not push status, once per interval.
+
+        Returns the seconds until the next poll; None: there is nothing to poll. A removal polls the status
+        itself, so the first poll follows one interval after it.
+        """
+        polls = self._polls()
+        now = self._clock.monotonic()
+        if not polls:
+            self._poll_at = None
+            return None
+        if self._poll_at is None:
+            self._poll_at = now + self._poll_seconds
+        elif now >= self._poll_at:
+            self._poll_at = now + self._poll_seconds
+            for poll in polls:
+                self._submit_effect(poll)
+        return self._poll_at - now
+
+    def _polls(self) -> list[PollStatus]:
+        found: list[PollStatus] = []
         for node_id, stale in self._cluster.tombstones.items():
             removing = [name for name, one in stale.items() if not one.after_running]
             if removing and self._is_polled(node_id):
-                polled = True
-                for workload_id in islice(removing, POLLED_PER_NODE_MAX):
-                    self._submit_effect(PollStatus(node_id, workload_id))
-        return polled
+                few = islice(removing, POLLED_PER_NODE_MAX)
+                found += [PollStatus(node_id, workload_id) for workload_id in few]
+        return found
 
     def _is_polled(self, node_id: NodeId) -> bool:
         if not self._is_ready(node_id):

@@ -18,6 +18,7 @@ from persys.core.recovery.mode import (
     StoreUnreachable,
 )
 from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
+from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock
 from persys.model.cluster import Leader
 from persys.scheduler.ha.leader_key import LeaderKey, leader_of
@@ -137,20 +138,10 @@ class Standby:
 
     async def _follow(self, revision: int) -> None:
         """Returns when this scheduler leads."""
-        cancels_before = _cancel_requests()
-        errors: list[StoreUnavailableError] = []
-        try:
-            async with asyncio.TaskGroup() as group:
-                looking = group.create_task(self._keep_checking())
-                await self._take_changes(revision)
-                looking.cancel()
-        except* StoreUnavailableError as failures:
-            errors += [one for one in failures.exceptions if isinstance(one, StoreUnavailableError)]
-        if errors:
-            if _cancel_requests() > cancels_before:
-                # A store error at the same time must not hide the cancellation.
-                raise asyncio.CancelledError
-            raise errors[0]
+        async with task_group() as group:
+            looking = group.create_task(self._keep_checking())
+            await self._take_changes(revision)
+            looking.cancel()
 
     async def _take_changes(self, revision: int) -> None:
         """Apply changes until our own leader key appears: all earlier writes have been applied then."""
@@ -223,12 +214,6 @@ class Standby:
             log.info("leader.followed", leader=leader.name, endpoint=leader.endpoint)
         self.leader = leader
         self._leader_changed()
-
-
-def _cancel_requests() -> int:
-    """The pending cancellation requests of this task. Task groups and timeouts may leave some of theirs."""
-    ours = asyncio.current_task()
-    return ours.cancelling() if ours is not None else 0
 
 
 def _leader(change: WatchEvent) -> Leader:

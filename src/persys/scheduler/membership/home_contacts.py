@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from persys.core.federation.home_contacts import Overdue, limit_of
 from persys.core.intent.apply import Accepted, Unchanged, stop_because
-from persys.errors import ConflictError, NotFoundError, StoreUnavailableError
+from persys.errors import ConflictError, NotFoundError, RefusedError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.workload import Workload
 from persys.scheduler.commit.transaction import Transaction
@@ -86,7 +86,9 @@ class HomeContacts:
             await self._reconciler.submit(
                 one.workload_id, transition, extra_writes=partial(_explain, one)
             )
-        except NotFoundError:
+        except RefusedError as err:
+            if not isinstance(err, NotFoundError):
+                log.warning("workload.not_stopped", workload_id=one.workload_id, reason=str(err))
             return True
         except (StoreUnavailableError, ConflictError) as err:
             log.warning("workload.not_stopped", workload_id=one.workload_id, reason=str(err))

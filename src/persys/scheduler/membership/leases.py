@@ -115,6 +115,11 @@ class NodeLeases:
         self._wake_many(self._cluster.on_node.get(member.node.id, ()))
 
     def on_contact(self, member: NodeState) -> None:
+        if member.node.drain is not None and not member.in_contact(
+            lease_seconds=self.seconds, now=self._clock.monotonic()
+        ):
+            # Workloads with stop_after leave it only while it is in contact.
+            self._wake_many(self._cluster.on_node.get(member.node.id, ()))
         member.lost_noted = False
         self._note_interval(member)
         member.lease_until = self.ends() + member.lease_extra
@@ -132,6 +137,8 @@ class NodeLeases:
 
     async def _evaluate(self, member: NodeState) -> None:
         async with self._locks.hold(member.node.id):
+            if self._was_removed(member):
+                return
             if member.lease_until > self._clock.monotonic():
                 return  # it sent a heartbeat meanwhile
             silent = self._lease.total_seconds() + member.lease_extra
@@ -145,12 +152,16 @@ class NodeLeases:
 
     async def set_ready(self, member: NodeState) -> None:
         async with self._locks.hold(member.node.id):
-            if member.node.status is not NodeStatus.NOT_READY:
+            if self._was_removed(member) or member.node.status is not NodeStatus.NOT_READY:
                 return
             alive = replace(member.node, confirmed_dead=False)
             ready = self._with_status(alive, status_with_lease(alive), "heartbeats resumed")
             await self._records.put(ready, EventKind.NODE_READY)
         self._node_returned(member.node.id)
+
+    def _was_removed(self, member: NodeState) -> bool:
+        """While this waited for the lock. A change of its record would create the node again."""
+        return self._cluster.nodes.get(member.node.id) is not member
 
     def _with_status(self, node: Node, status: NodeStatus, reason: str) -> Node:
         return replace(node, status=status, status_reason=reason, status_at=self._clock.now())

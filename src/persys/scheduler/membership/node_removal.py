@@ -129,7 +129,7 @@ class NodeRemoval:
         if member is None:
             raise NotFoundError("node", node_id)
         node, now = member.node, self._clock.now()
-        bound = self._cluster.bound_to(node_id)
+        bound = self._cluster.bound_to(node_id) | self._cluster.pending_on(node_id)
         events = [Event(now, EventKind.NODE_REMOVAL_ASKED, node_id=node_id)] if is_request else []
         dependents, count = self._dependents(node_id)
         match next_removal_step(node, list(dependents), bound, count=count, now=now):
@@ -148,7 +148,7 @@ class NodeRemoval:
                     )
                 )
             case RemoveNode(keys=gone):
-                await self._remove(node_id, list(gone), events)
+                await self._remove(node, list(gone), events)
             case unreachable:
                 assert_never(unreachable)
 
@@ -172,7 +172,18 @@ class NodeRemoval:
         )
         await self._committer.commit(change)
 
-    async def _remove(self, node_id: NodeId, gone: list[str], events: list[Event]) -> None:
+    async def _remove(self, node: Node, gone: list[str], events: list[Event]) -> None:
+        """During the commit the node is marked in memory, so that nothing is assigned to it."""
+        marked = replace(node, removing_since=self._clock.now())
+        _show(self._cluster, marked)
+        try:
+            await self._commit_removal(node.id, gone, events)
+        finally:
+            member = self._cluster.nodes.get(node.id)
+            if member is not None and member.node is marked:
+                _show(self._cluster, node)
+
+    async def _commit_removal(self, node_id: NodeId, gone: list[str], events: list[Event]) -> None:
         now = self._clock.now()
         removal = RemovedNode(node_id, now)
 

@@ -152,7 +152,7 @@ class Membership:
             if renewed.session_id != known.node.session_id:
                 renewed = replace(renewed, registered_at=self._clock.now())
                 self._agent_replaced(node.id)
-                known.instance_confirmed = False
+                known.instance_confirmed = known.has_listed = False
             await self._records.put(renewed, EventKind.NODE_REGISTERED_AGAIN)
             return renewed
 

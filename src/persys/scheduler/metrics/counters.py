@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 
 from persys.infra.telemetry.call_metrics import SECONDS, CallMetrics, SecondName
 from persys.model.event import EventKind, NumberedEvent
+from persys.model.job import RunState
 
 # The names that existing dashboards use, without the prefix.
 SECOND_NAMES = {
@@ -23,6 +24,11 @@ SECOND_NAMES = {
     "workloads": "workloads_status",
 }
 CHANGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+_ROLLOUTS = {
+    EventKind.ROLLOUT_COMPLETED: "completed",
+    EventKind.ROLLOUT_ROLLED_BACK: "rolled_back",
+    EventKind.ROLLOUT_PAUSED: "paused",
+}
 
 
 class Result(StrEnum):
@@ -80,6 +86,12 @@ class Metrics:
         self._pool_failures = self._counter(
             "nodepool_failures", "Calls to the providers of node pools that failed", "pool", "call"
         )
+        rollouts = self._counter("rollouts", "Rollouts of sets, by result", "result")
+        self._rollouts = {kind: rollouts.labels(result) for kind, result in _ROLLOUTS.items()}
+        runs = self._counter("job_runs", "Runs of jobs that have ended, by result", "result")
+        self._job_runs: dict[RunState, Counter] = {
+            state: runs.labels(state.lower()) for state in RunState if state is not RunState.RUNNING
+        }
         events = self._counter("events", "Events written", "kind")
         self._events = {kind: events.labels(kind) for kind in EventKind}
         self._other_events = events.labels("other")
@@ -112,6 +124,14 @@ class Metrics:
     def pool_call_failed(self, pool_id: str, call: str) -> None:
         """`call`: list, create or destroy."""
         self._pool_failures.labels(pool_id, call).inc()
+
+    def rollout_changed(self, kind: EventKind) -> None:
+        """Counts the events that end a rollout or pause it; others are ignored."""
+        if (counter := self._rollouts.get(kind)) is not None:
+            counter.inc()
+
+    def run_ended(self, state: RunState) -> None:
+        self._job_runs[state].inc()
 
     def denied(self, role: str, method: str) -> None:
         self._denials.labels(role, method).inc()

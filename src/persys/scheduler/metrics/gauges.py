@@ -15,13 +15,18 @@ from persys.model.cluster import Mode
 from persys.model.ids import NodeId
 from persys.model.node import NodeStatus
 from persys.model.nodepool import MachineState, PoolId
+from persys.model.sets import Phase as SetPhase
 from persys.model.status import DriftType, FailureReason, Status
 from persys.model.workload import Desired
 from persys.scheduler.metrics.counters import SECOND_NAMES
 from persys.scheduler.metrics.workload_counts import WorkloadCount, WorkloadCounter
 from persys.scheduler.state.cluster import ClusterState, NodeState
+from persys.wire.control.sets import DELETING
+from persys.wire.control.sets import phase_of as phase_of_set
 
 Value = TypeVar("Value", bound=str)
+
+SET_PHASES = (*(phase.value for phase in SetPhase), DELETING)
 
 # With more nodes than this, only the nodes with the oldest heartbeats have series of their own.
 NODES_SHOWN_MAX = 1_000
@@ -68,6 +73,8 @@ class ClusterCollector(Collector):
             drifts = Tally(drift.type for drift in self._cluster.drifts)
             yield _by("drifts", "Differences between records and nodes", DriftType, drifts, "type")
             yield from self._node_pools()
+            phases = Tally(map(phase_of_set, self._cluster.sets.values()))
+            yield _by("sets", "Sets by phase of their rollout", SET_PHASES, phases, "phase")
         yield from self._store()
         mode = {self._sources.mode(): 1}
         yield _by("mode", "1 for the mode of the control plane", Mode, mode, "mode")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from math import ceil
 
+from persys.core.drift import describe_copies
 from persys.core.nodes import Phase
 from persys.core.placement.capacity import capacity_of, simulate_loss
 from persys.core.placement.explain import Explanation, explain
@@ -16,8 +17,8 @@ from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.placer import without_workload
 from persys.core.placement.requirements import Requirements, holds_data, requirements_of
 from persys.core.placement.tiers import needs_on_any_tier, offload_at, placement_needs
-from persys.core.reconcile.evacuate import must_leave, stays_because
-from persys.core.reconcile.situation import Situation, describe_copies, is_finished
+from persys.core.reconcile.evacuate import awaits_contact, must_leave, stays_because
+from persys.core.reconcile.situation import Situation, is_finished
 from persys.errors import NotFoundError
 from persys.infra.aio.offload import TimeSlice, off_loop
 from persys.infra.clock import Clock
@@ -26,6 +27,7 @@ from persys.model.placement import Assignment
 from persys.model.workload import Desired, Workload
 from persys.scheduler.queries.plan import CompleteSituation
 from persys.scheduler.reconcile.situation_builder import situation_of
+from persys.scheduler.sets.set_views import SetExplained
 from persys.scheduler.state.cluster import ClusterState, WorkloadState
 from persys.wire.control.planning import capacity_message, explanation_message, loss_message
 from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec
@@ -43,17 +45,43 @@ class Explainer:
         clock: Clock,
         *,
         growth: Callable[[WorkloadId], str],
+        explain_set: Callable[[str], SetExplained | None],
     ) -> None:
-        """`growth`: which node pool grows for a waiting workload; empty if none does."""
+        """`growth`: which node pool grows for a waiting workload; empty if none does.
+
+        `explain_set`: what the set with an id does now; None: there is no such set.
+        """
         self._cluster = cluster
         self._growth = growth
+        self._explain_set = explain_set
         self._complete_situation = complete_situation
         self._clock = clock
 
     async def explain(self, wanted: str, *, limit: int) -> control_pb2.ExplainWorkloadResponse:
+        found_set = self._explain_set(wanted)
+        if found_set is not None:
+            return await self._of_set(wanted, found_set, limit=limit)
         entry = self._cluster.workloads.get(WorkloadId(wanted))
         if entry is None:
             raise NotFoundError("workload", wanted)
+        return await self._of_workload(entry, limit=limit)
+
+    async def _of_set(
+        self, set_id: str, found: SetExplained, *, limit: int
+    ) -> control_pb2.ExplainWorkloadResponse:
+        """The nodes are those of its first member that is not healthy."""
+        response = control_pb2.ExplainWorkloadResponse()
+        summary = found.summary
+        entry = self._cluster.workloads.get(found.pending) if found.pending else None
+        if entry is not None:
+            response = await self._of_workload(entry, limit=limit)
+            summary = f"{summary}; {entry.workload.id} {response.summary}"
+        response.workload_id, response.summary, response.rule = set_id, summary, found.rule
+        return response
+
+    async def _of_workload(
+        self, entry: WorkloadState, *, limit: int
+    ) -> control_pb2.ExplainWorkloadResponse:
         node_index = self._cluster.node_index
         count = min(limit or NODES_SHOWN, len(node_index.slots))
         if count <= EXPLAINED_AT_ONCE:
@@ -112,12 +140,19 @@ class Explainer:
         if workload.id in self._cluster.waiting:
             return f"is assigned to {node_id} and waits for capacity on another node: {message}"
         if where.phase is Phase.LOST and not must_leave(where, self._clock.now()):
-            return (
-                f"stays assigned to {node_id}, which is lost: {stays_because(workload) or message}; "
-                f"it moves after `persysctl node confirm-dead {node_id}`"
+            stays = (
+                f"stays assigned to {node_id}, which is lost: {stays_because(workload) or message}"
             )
+            if workload.runs_once:
+                return f"{stays}; the retries of its job run it again"
+            return f"{stays}; it moves after `persysctl node confirm-dead {node_id}`"
         if where.draining and (because := stays_because(workload)):
             return f"stays on {node_id}, which is draining: {because}"
+        if where.draining and awaits_contact(where):
+            return (
+                f"stays on {node_id}, which is draining and sends no heartbeats: it has stop_after, and its "
+                "agent may not have stopped it yet"
+            )
         return f"is on {node_id}: {assignment.why}{_returning(where)}"
 
     def _opening(self, entry: WorkloadState) -> str:

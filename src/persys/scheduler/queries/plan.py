@@ -12,6 +12,7 @@ from math import ceil
 from persys.core.intent.apply import Accepted, Unchanged
 from persys.core.intent.diff import action_of, displaced
 from persys.core.intent.field_changes import changed_fields
+from persys.core.intent.ownership import Owners, check_change
 from persys.core.placement.placer import placer_over
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose
@@ -60,6 +61,7 @@ class PlanBuilder:
         self._now = now
         self._lease = lease
         self._prefix = prefix
+        self._owners = Owners(cluster.sets, cluster.jobs, cluster.runs)
         self._index = cluster.node_index.copy()
         self._placer = placer_over(self._index)
         self._planned: dict[WorkloadId, PlannedWorkload] = {}
@@ -94,30 +96,46 @@ class PlanBuilder:
                 secrets=self._cluster.secrets,
                 prefix=self._prefix,
             )
-            outcome = transition(before.workload if before else None)
+            old = before.workload if before else None
+            outcome = transition(old)
+            if isinstance(outcome, Accepted):
+                check_change(old, outcome.workload, self._owners)
         except RefusedError as err:
             plan.action, plan.reason = "refused", str(err)
             return plan
-        if before is not None and before.assignment is not None:
-            plan.current_node_id = before.assignment.node_id
         match outcome:
-            case Unchanged(workload=workload):
+            case Unchanged():
                 assert before is not None
+                _set_current(plan, before)
                 plan.action = "none"
                 _set_place(plan, before)
             case Accepted(workload=workload):
-                plan.action = action_of(before.workload if before else None, workload)
+                plan.changes.extend(
+                    change_messages(
+                        changed_fields(fields_of(old) if old else {}, fields_of(workload))
+                    )
+                )
                 self._change(plan, before, workload)
+        return plan
+
+    def present(self, wanted: WorkloadId) -> Workload | None:
+        """The workload as the plan so far would leave it."""
+        before = self._of(wanted)
+        return before.workload if before is not None else None
+
+    def change(self, workload: Workload) -> control_pb2.WorkloadPlan:
+        """Plan a changed or new workload, without the fields that differ."""
+        plan = control_pb2.WorkloadPlan(workload_id=workload.id)
+        self._change(plan, self._of(workload.id), workload)
         return plan
 
     def _change(
         self, plan: control_pb2.WorkloadPlan, before: PlannedWorkload | None, workload: Workload
     ) -> None:
+        _set_current(plan, before)
         old = before.workload if before else None
         held = before.assignment if before else None
-        plan.changes.extend(
-            change_messages(changed_fields(fields_of(old) if old else {}, fields_of(workload)))
-        )
+        plan.action = action_of(old, workload)
         if before is not None and before.waits:
             self._leave_queue(before.workload.id)
         placeable = self._placeable()
@@ -222,6 +240,11 @@ class PlanBuilder:
 
     def _name(self, other: WorkloadId) -> str:
         return other if other.startswith(self._prefix) else "a workload of others"
+
+
+def _set_current(plan: control_pb2.WorkloadPlan, before: PlannedWorkload | None) -> None:
+    if before is not None and before.assignment is not None:
+        plan.current_node_id = before.assignment.node_id
 
 
 def _set_place(plan: control_pb2.WorkloadPlan, planned: PlannedWorkload) -> None:

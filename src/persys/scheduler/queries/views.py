@@ -13,6 +13,7 @@ from persys.core.reconcile.evacuate import stays_because
 from persys.core.reconcile.situation import is_about, satisfies
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.clock import Clock
+from persys.model import feature
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Drain, NodeStatus
 from persys.model.spec import type_of
@@ -28,6 +29,7 @@ from persys.scheduler.state.cluster import (
 from persys.wire.agent.messages import REASON_CODE
 from persys.wire.control import messages as control_messages
 from persys.wire.control.messages import sighting_message
+from persys.wire.control.sets import membership_message
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.control.views import shown_spec
 from persys.wire.gen.control.v1 import control_pb2
@@ -155,22 +157,28 @@ class Queries:
         if member.usage is not None:
             view.usage.CopyFrom(control_messages.usage_message(member.usage))
         if node.drain is not None:
-            view.drain.CopyFrom(self._drain_view(node.id, node.drain))
+            view.drain.CopyFrom(self._drain_view(member, node.drain))
         if node.status_at is not None:
             view.status_updated_at.CopyFrom(timestamp(node.status_at))
         if member.last_heartbeat is not None:
             view.last_heartbeat.CopyFrom(timestamp(member.last_heartbeat))
         return view
 
-    def _drain_view(self, node_id: NodeId, drain: Drain) -> control_pb2.DrainView:
-        """Drained means empty: no assignment, no orphan, no tombstone."""
+    def _drain_view(self, member: NodeState, drain: Drain) -> control_pb2.DrainView:
+        """Drained means empty: no assignment, no tombstone, and no other copy in the list of the node."""
+        node_id = member.node.id
         bound = self._cluster.bound_to(node_id)
-        orphans = self._cluster.drifts.orphans_on(node_id)
+        # A copy is recorded as an orphan only after a while.
+        orphans = {
+            *self._cluster.drifts.orphans_on(node_id),
+            *self._cluster.unassigned_copies.on(node_id),
+        }
         shown = nsmallest(DRAIN_BLOCKS_MAX, bound)
         remaining = len(bound) + len(self._cluster.tombstones.get(node_id, {})) + len(orphans)
         late = drain.deadline_at is not None and self._clock.now() >= drain.deadline_at
+        is_drained = not remaining and _has_listed(member)
         view = control_pb2.DrainView(
-            state="drained" if not remaining else "overdue" if late else "draining",
+            state="drained" if is_drained else "overdue" if late else "draining",
             started_at=timestamp(drain.started_at),
             remaining=remaining,
             blocked=[
@@ -196,7 +204,7 @@ class Queries:
         if workload.desired is Desired.DELETED:
             block.reason = "is being deleted"
         elif because := stays_because(workload):
-            block.reason, block.stays = because, True
+            block.reason, block.stays = because, not workload.runs_once
         else:
             match place(needs_on_any_tier(workload), self._cluster.node_index):
                 case Placed(node_id=elsewhere):
@@ -230,8 +238,12 @@ class Queries:
             if retry.next_at is not None:
                 view.retry_next_at.CopyFrom(timestamp(retry.next_at))
                 view.reason.next_retry_at.CopyFrom(timestamp(retry.next_at))
+        if workload.membership is not None:
+            view.membership.CopyFrom(membership_message(workload.membership))
         if workload_status is not None:
             _set_reason(view, entry)
+            if workload_status.healthy_since is not None:
+                view.healthy_since.CopyFrom(timestamp(workload_status.healthy_since))
         if workload.stopped_because and workload.desired is Desired.STOPPED:
             view.reason.code, view.reason.message = SILENT, workload.stopped_because
         if entry.back_off is not None:
@@ -259,6 +271,12 @@ def is_admitted(entry: WorkloadState) -> bool:
         and (workload_status.epoch, workload_status.revision)
         == (assignment.epoch, entry.workload.revision)
     )
+
+
+def _has_listed(member: NodeState) -> bool:
+    """Whether this scheduler has a full list of the node, if its agent sends one."""
+    sends_lists = feature.PUSHES_STATUS in member.node.capabilities.features
+    return member.has_listed or not sends_lists or member.node.confirmed_dead
 
 
 def _status_reason(member: NodeState) -> str:

@@ -10,6 +10,7 @@ from persys.core.drift import mismatch, reported_drift
 from persys.core.nodes import Phase
 from persys.core.placement.requirements import requirements_of
 from persys.core.reconcile.assign import amount_differs
+from persys.core.reconcile.converge import WAITS_FOR_OLD_COPY
 from persys.core.reconcile.dispatch import Dispatch, Goal
 from persys.core.reconcile.effects import Apply, Remove
 from persys.core.reconcile.situation import STATE_MISMATCH, Decision, Policy, Situation
@@ -221,8 +222,7 @@ def _apply(
     else:
         entry = cluster.put_workload(workload)
         cluster.put_assignment(workload.id, decision.assignment)
-        entry.workload_status = decision.workload_status
-        entry.retry = decision.retry
+        cluster.put_state(entry, decision.workload_status, decision.retry)
         entry.rule = decision.rule
     cluster.update_reservations(workload.id, nodes)
 
@@ -327,6 +327,8 @@ def intent_update(situation: Situation, decision: Decision) -> tuple[Apply, ...]
         return ()
     if amount_differs(bound, requirements_of(workload)):
         return ()  # it waits for capacity: its node must not get it before
+    if decision.rule == WAITS_FOR_OLD_COPY:
+        return ()
     return (Apply(bound.node_id, workload, bound.epoch),)
 
 

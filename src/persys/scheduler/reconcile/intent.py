@@ -95,7 +95,7 @@ def parse_apply(
     `prefix`: the only names that the caller may use; "": all.
     """
     wanted_id = workload_id(request.workload_id)
-    _check_stop_after(request.spec.stop_after_seconds, lease)
+    check_stop_after(request.spec.stop_after_seconds, lease)
     desired = control_messages.desired(request.desired_state) if request.desired_state else None
     if parsed is not None:
         apply_request = _apply_request(request, parsed, wanted_id, desired)
@@ -108,7 +108,7 @@ def parse_apply(
     return lambda old: intent_apply.change_desired(old, wanted_id, desired, now=now())
 
 
-def _check_stop_after(seconds: int, lease: timedelta) -> None:
+def check_stop_after(seconds: int, lease: timedelta) -> None:
     least = ceil(lease.total_seconds())
     if 0 < seconds < least:
         raise InvalidError(

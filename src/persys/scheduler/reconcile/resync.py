@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from persys.scheduler.state.cluster import ClusterState, NodeState, WorkloadStat
 WAITING_PER_ROUND = 64
 REPORTING_EVERY = 10  # a node that pushes its status is polled once in this many rounds
 SOON_SECONDS = 1.0
+ORDER_TIME = timedelta(minutes=1)  # an order is expected to be sent and acknowledged in this time
 SLICE = 500  # workloads checked before yielding to other tasks
 
 
@@ -85,9 +86,10 @@ class Resync:
 
     def _wake_unconverged(self, workload_ids: Iterable[WorkloadId]) -> None:
         entries, waiting = self._cluster.workloads, self._cluster.waiting
+        oldest = self._clock.now() - ORDER_TIME
         for workload_id in workload_ids:
             entry = entries.get(workload_id)
-            if entry is None or _has_converged(entry):
+            if entry is None or _has_converged(entry) or _is_being_sent(entry, oldest):
                 continue
             if workload_id not in waiting:  # it is woken when capacity is freed
                 self._wake(workload_id)
@@ -166,6 +168,12 @@ def _is_due(member: NodeState, round_number: int) -> bool:
 
 def _has_converged(entry: WorkloadState) -> bool:
     return entry.workload_status is not None and satisfies(entry.workload_status, entry.workload)
+
+
+def _is_being_sent(entry: WorkloadState, oldest: datetime) -> bool:
+    """Whether its order is queued or without a response: the response wakes it."""
+    dispatch = entry.dispatch
+    return dispatch is not None and dispatch.in_flight and dispatch.sent_at > oldest
 
 
 RETURNING_MAX = 4  # at a time

@@ -40,9 +40,8 @@ class SituationBuilder:
         member = self._cluster.nodes.get(situation.assignment.node_id)
         if member is None:
             return situation
-        phase = phase_of(
-            lease_until=member.lease_until, grace=self._node_grace, now=self._clock.monotonic()
-        )
+        now = self._clock.monotonic()
+        phase = phase_of(lease_until=member.lease_until, grace=self._node_grace, now=now)
         if phase is Phase.ALIVE and member.node.status is NodeStatus.NOT_READY:
             phase = Phase.SUSPECT
         if member.node.confirmed_dead:
@@ -58,6 +57,7 @@ class SituationBuilder:
             may_return=situation.workload.id in self._cluster.may_return,
             supports_stop_after=feature.STOP_AFTER in member.node.capabilities.features,
             silent=self._without_heartbeat_for(member),
+            in_contact=member.in_contact(lease_seconds=self._lease.total_seconds(), now=now),
             node_workload_count=len(self._cluster.on_node.get(member.node.id, ())),
         )
 

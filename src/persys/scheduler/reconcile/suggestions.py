@@ -6,26 +6,33 @@ perform the action waits for approval. Only the newest decisions are stored, and
 expire.
 """
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from operator import attrgetter
 
 from msgspec.structs import replace
 
 from persys.core.intent import suggestions
 from persys.core.intent.apply import Accepted, Unchanged
+from persys.core.sets.changes import SetChange
 from persys.errors import DeniedError, NotFoundError, RefusedError
 from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.identity import Caller
 from persys.model.ids import WorkloadId
+from persys.model.sets import SetId, WorkloadSet
 from persys.model.workload import Desired, SuggestedAction, Suggestion, SuggestionDecision, Workload
 from persys.scheduler.commit.committer import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.reconcile.reconciler import Reconciler
+from persys.scheduler.sets.sets import Change, Sets
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 from persys.wire.control import messages as control_messages
+
+Store = Callable[[SuggestionDecision, Transaction], None]
+"""Adds an accepted decision to the transaction of its change."""
 
 KEPT_MAX = 1_000
 PENDING_MAX = 200
@@ -35,10 +42,16 @@ DROPS_MAX = 8
 
 class Suggestions:
     def __init__(
-        self, cluster: ClusterState, reconciler: Reconciler, committer: Committer, clock: Clock
+        self,
+        cluster: ClusterState,
+        reconciler: Reconciler,
+        committer: Committer,
+        sets: Sets,
+        clock: Clock,
     ) -> None:
         self._cluster = cluster
         self._reconciler = reconciler
+        self._sets = sets
         self._committer = committer
         self._clock = clock
         self._locks: KeyedLock[str] = KeyedLock()
@@ -117,9 +130,7 @@ class Suggestions:
         now = self._clock.now()
         rejected = SuggestionDecision(suggestion, accepted=False, decided_at=now, submitted_by=by)
         try:
-            entry = self._cluster.workloads.get(WorkloadId(suggestion.target_workload))
-            target = entry.workload if entry is not None else None
-            suggestions.evaluate(suggestion, _desired(suggestion), target, now=now)
+            self._evaluate_now(suggestion, now)
         except RefusedError as err:
             decision = replace(rejected, reason=str(err))
             await self._store(decision)
@@ -141,25 +152,31 @@ class Suggestions:
         await self._store(decision)
         return decision
 
+    def _evaluate_now(self, suggestion: Suggestion, now: datetime) -> None:
+        """Raises RefusedError if it cannot be applied."""
+        target_id = suggestion.target_workload
+        if suggestions.is_about_set(suggestion, self._cluster.sets):
+            suggestions.evaluate_set(suggestion, self._cluster.sets.get(target_id), now=now)
+            return
+        entry = self._cluster.workloads.get(WorkloadId(target_id))
+        target = entry.workload if entry is not None else None
+        suggestions.evaluate(suggestion, _desired(suggestion), target, now=now)
+
     async def _rule(
         self, suggestion: Suggestion, *, submitted_by: str, decided_by: str = ""
     ) -> SuggestionDecision:
         decision: SuggestionDecision | None = None
 
-        def evaluate(target: Workload | None) -> Accepted | Unchanged:
-            desired = _desired(suggestion)
-            return suggestions.evaluate(suggestion, desired, target, now=self._clock.now())
-
-        def extra_writes(outcome: Accepted | Unchanged, change: Transaction) -> None:
+        def store(granted: SuggestionDecision, change: Transaction) -> None:
             nonlocal decision
-            granted = self._granted(suggestion, outcome)
             decision = replace(granted, submitted_by=submitted_by, decided_by=decided_by)
             self._record(decision, change)
 
         try:
-            await self._reconciler.submit(
-                WorkloadId(suggestion.target_workload), evaluate, extra_writes=extra_writes
-            )
+            if suggestions.is_about_set(suggestion, self._cluster.sets):
+                await self._change_set(suggestion, store)
+            else:
+                await self._change_workload(suggestion, store)
         except RefusedError as err:
             decision = SuggestionDecision(
                 suggestion,
@@ -173,14 +190,41 @@ class Suggestions:
         assert decision is not None
         return decision
 
-    def _granted(self, suggestion: Suggestion, outcome: Accepted | Unchanged) -> SuggestionDecision:
-        unchanged = isinstance(outcome, Unchanged)
+    async def _change_workload(self, suggestion: Suggestion, store: Store) -> None:
+        def evaluate(target: Workload | None) -> Accepted | Unchanged:
+            desired = _desired(suggestion)
+            return suggestions.evaluate(suggestion, desired, target, now=self._clock.now())
+
+        def extra_writes(outcome: Accepted | Unchanged, change: Transaction) -> None:
+            unchanged = isinstance(outcome, Unchanged)
+            reason = f"desired_state is already {outcome.workload.desired}" if unchanged else ""
+            action = suggestions.applied(suggestion, outcome)
+            store(self._granted(suggestion, reason, action), change)
+
+        await self._reconciler.submit(
+            WorkloadId(suggestion.target_workload), evaluate, extra_writes=extra_writes
+        )
+
+    async def _change_set(self, suggestion: Suggestion, store: Store) -> None:
+        def make(old: WorkloadSet | None, now: datetime) -> Change:
+            return suggestions.evaluate_set(suggestion, old, now=now)
+
+        def extra_writes(outcome: Change, change: Transaction) -> None:
+            unchanged = not isinstance(outcome, SetChange)
+            reason = f"replicas is already {outcome.record.replicas}" if unchanged else ""
+            action = suggestions.applied_to_set(outcome)
+            store(self._granted(suggestion, reason, action), change)
+
+        set_id = SetId(suggestion.target_workload)
+        await self._sets.change(set_id, make, extra_writes=extra_writes)
+
+    def _granted(self, suggestion: Suggestion, reason: str, action: str) -> SuggestionDecision:
         return SuggestionDecision(
             suggestion,
             accepted=True,
             decided_at=self._clock.now(),
-            reason=f"desired_state is already {outcome.workload.desired}" if unchanged else "",
-            applied_action=suggestions.applied(suggestion, outcome),
+            reason=reason,
+            applied_action=action,
         )
 
     async def _store(self, decision: SuggestionDecision) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from persys.core.epochs import restart_at
-from persys.core.placement.requirements import holds_data
+from persys.core.placement.requirements import is_exclusive
 from persys.errors import ConflictError, NotFoundError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
@@ -172,9 +172,9 @@ class RecordRepair:
         )
 
     async def _look_for_copies(self, workload_id: WorkloadId) -> None:
-        """A workload without data may be started again; a second copy of one with data is not allowed."""
+        """A workload may be started again, unless it has data or runs once."""
         entry = self._cluster.workloads.get(workload_id)
-        if entry is not None and not holds_data(entry.workload):
+        if entry is not None and not is_exclusive(entry.workload):
             return
         await self._poll(workload_id, [one.node for one in self._cluster.nodes.values()])
 

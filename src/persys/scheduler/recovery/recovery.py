@@ -1,19 +1,24 @@
 """The three ways to end recovery mode: restore a snapshot, rebuild from agents, accept the store as it is.
 
 Each replaces the content of the store and writes the marker last: a crash before that keeps recovery mode on.
-Nodes are polled first, so that nothing is started twice and nothing that runs is restarted.
+Nodes are polled first, so that nothing is started twice and nothing that runs is restarted. Occurrences and
+attempts of jobs that may have happened since the records were written are not repeated: the changed records
+of jobs are written before the marker, so no scheduler decides about a job in between.
 """
 
 import asyncio
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 
 import structlog
+from msgspec import Struct
 from msgspec.structs import replace
 
 from persys.core.epochs import restart_at
+from persys.core.jobs.schedule import recovered_job, recovered_runs
 from persys.core.recovery.merge import Merged, NodeReport, Recorded, merge
 from persys.core.recovery.mode import RecordsLost, accepted_uids
 from persys.errors import AgentUnreachableError, RefusedError
@@ -25,6 +30,7 @@ from persys.model.workload import Workload
 from persys.scheduler.commit.committer import Committer
 from persys.scheduler.commit.store_watch import Restore, StoreWatch
 from persys.scheduler.ha.leader_key import LeaderKey
+from persys.scheduler.jobs.jobs import job_event
 from persys.scheduler.ports import Agents
 from persys.scheduler.recovery.pending_nodes import PendingNodes
 from persys.scheduler.state.cluster import ClusterState
@@ -84,6 +90,7 @@ class Recovery:
             )
         marker = self._marker(header.cluster_uid)
         encoded = await asyncio.to_thread(rebuilt, merged, base)
+        encoded |= await self._recovered_jobs(base)
         return await self._replace(encoded, merged, marker, why)
 
     async def rebuild(self, *, allow_secrets: Collection[str], dry_run: bool) -> Recovered:
@@ -106,6 +113,7 @@ class Recovery:
         condition, known = self._committer.modes.condition, self._committer.leader_key.marker
         marker = self._marker(condition.awaits or (known.uid if known else ""))
         encoded = await asyncio.to_thread(rebuilt, merged, self._cluster)
+        encoded |= await self._recovered_jobs(self._cluster)
         done = await self._replace(encoded, merged, marker, "rebuilt from the agents")
         return dataclasses.replace(done, reported=reported)
 
@@ -121,12 +129,27 @@ class Recovery:
             counter = self._cluster.epochs.restarted(self._epochs_used(self._cluster))
             counter = replace(counter, proofs_lost=True)
             await _put(store, leader_key, {keys.EPOCHS: records.encode(counter)})
+            await _put(
+                store, leader_key, await self._recovered_jobs(await self._stored_jobs(store))
+            )
             await _put(store, leader_key, {keys.CLUSTER: records.encode(marker)})
             leader_key.marker = marker
             return "the content of the store was accepted"
 
         await self._restore_exclusively(write)
         return Recovered(len(self._cluster.nodes), len(self._cluster.workloads))
+
+    async def _recovered_jobs(self, base: ClusterState) -> dict[str, bytes]:
+        """The records of jobs that replace those of `base`."""
+        return await asyncio.to_thread(_recovered_jobs, base, self._clock.now())
+
+    async def _stored_jobs(self, store: Store) -> ClusterState:
+        """The jobs, runs and events in the store."""
+        found = [await store.read(prefix) for prefix in (keys.JOBS, keys.RUNS, keys.EVENTS)]
+        kept = [(one.key, one.value) for snapshot in found for one in snapshot.records]
+        base, now = ClusterState(), self._clock.now()
+        await asyncio.to_thread(load, base, _snapshot(kept), lease_until=0.0, now=now)
+        return base
 
     def _check_in_recovery(self) -> None:
         modes = self._committer.modes
@@ -229,6 +252,24 @@ class Recovery:
             await self._watch.restore(write)
         finally:
             self._busy = False
+
+
+def _recovered_jobs(base: ClusterState, now: datetime) -> dict[str, bytes]:
+    """Jobs and runs that replace those of `base`, and new events: see core/jobs/schedule.py."""
+    found: dict[str, Struct] = {}
+    number = base.events.last_sequence
+    for job in list(base.jobs.values()):
+        recovered, event = recovered_job(job, now)
+        if recovered is not job:
+            found[keys.job_key(job.job_id)] = recovered
+        if event is not None:
+            number += 1
+            found[keys.event_key(now, number)] = job_event(job.job_id, event, now=now)
+    known = list(base.runs.all())
+    for run, marked in zip(known, recovered_runs(known, now), strict=True):
+        if marked is not run:
+            found[keys.run_key(run.job_id, run.run_id)] = marked
+    return {key: records.encode(record) for key, record in found.items()}
 
 
 def _reported(reports: Iterable[NodeReport], base: ClusterState) -> list[tuple[NodeId, Workload]]:

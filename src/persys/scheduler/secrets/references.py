@@ -1,4 +1,4 @@
-"""References to secrets: which workloads have them, and their values when an order is sent.
+"""References to secrets: which workloads and jobs have them, and their values when an order is sent.
 
 No record contains a value. A reference that cannot be resolved fails the workload with the reason: if its
 source does not reply or denies access, the failure is retried; if the secret does not exist, it is final.
@@ -10,7 +10,6 @@ from typing import Protocol
 
 from persys.core.secrets import Resolved, put_in, references_of
 from persys.errors import InvalidError, NotFoundError, PersysError, UnavailableError
-from persys.model.ids import WorkloadId
 from persys.model.secret import Reference, Secret, StoredReference, VaultReference
 from persys.model.spec import Spec
 from persys.model.status import Failure, FailureReason
@@ -19,38 +18,41 @@ from persys.model.workload import Desired, Workload
 
 class SecretReferences:
     def __init__(self) -> None:
-        self._named: dict[WorkloadId, frozenset[StoredReference]] = {}
-        self._users: dict[str, set[WorkloadId]] = {}
+        self._named: dict[str, frozenset[StoredReference]] = {}
+        self._users: dict[str, set[str]] = {}
 
     def put(self, workload: Workload) -> None:
         """Update the references of a workload. One that is being deleted has none."""
-        named: frozenset[StoredReference] = frozenset()
-        if workload.desired is not Desired.DELETED:
-            named = _named_by(workload.spec)
-        if named == self._named.get(workload.id, frozenset()):
-            return
-        self.drop(workload.id)
-        if named:
-            self._named[workload.id] = named
-        for one in named:
-            self._users.setdefault(one.name, set()).add(workload.id)
+        is_used = workload.desired is not Desired.DELETED
+        self.put_spec(workload.id, workload.spec if is_used else None)
 
-    def drop(self, workload_id: WorkloadId) -> None:
-        for one in self._named.pop(workload_id, frozenset()):
+    def put_spec(self, user: str, spec: Spec | None) -> None:
+        """`user`: the id of a workload, or kind and id of another object. None: it has no references."""
+        named = _named_by(spec) if spec is not None else frozenset()
+        if named == self._named.get(user, frozenset()):
+            return
+        self.drop(user)
+        if named:
+            self._named[user] = named
+        for one in named:
+            self._users.setdefault(one.name, set()).add(user)
+
+    def drop(self, user: str) -> None:
+        for one in self._named.pop(user, frozenset()):
             users = self._users.get(one.name, set())
-            users.discard(workload_id)
+            users.discard(user)
             if not users:
                 self._users.pop(one.name, None)
 
-    def users(self, name: str) -> list[WorkloadId]:
+    def users(self, name: str) -> list[str]:
         return sorted(self._users.get(name, ()))
 
     def versions(self, name: str) -> set[int]:
-        """The versions that a workload refers to."""
+        """The versions that are referred to."""
         return {
             one.version
-            for workload_id in self._users.get(name, ())
-            for one in self._named[workload_id]
+            for user in self._users.get(name, ())
+            for one in self._named[user]
             if one.name == name and one.version
         }
 

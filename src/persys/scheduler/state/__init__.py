@@ -1,6 +1,8 @@
 """The cluster in memory, and the stored records it is loaded from.
 
 cluster.py            ClusterState: workloads, nodes, reservations, and what was observed
+members.py            the members of sets and of runs, by their owner
+runs.py               the runs of jobs, by their job
 records.py            RECORDS, the table of record types; every other list of record types is derived from it
 memory.py             puts each type of record into memory and drops it
 sync.py               loads a snapshot, follows changes, encodes memory, lists what a rebuild keeps;

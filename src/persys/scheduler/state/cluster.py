@@ -21,10 +21,12 @@ from persys.infra.aio.supervisor import InternalError
 from persys.model.action import History
 from persys.model.identity import Token
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.job import Job
 from persys.model.node import Node, NodeUsage, WorkloadUsage
 from persys.model.nodepool import Machine, NodePool
 from persys.model.placement import Assignment, EpochCounter, Strategy, Tombstone
 from persys.model.secret import Secret
+from persys.model.sets import SetRevision, WorkloadSet
 from persys.model.spec import WorkloadType
 from persys.model.status import Observation, Retry, WorkloadStatus
 from persys.model.workload import SuggestionDecision, Workload
@@ -32,7 +34,9 @@ from persys.scheduler.drift.records import Drifts, UnassignedCopies
 from persys.scheduler.membership.heartbeat import ReportedStatuses
 from persys.scheduler.secrets.references import SecretReferences
 from persys.scheduler.state.event_log import EventLog
+from persys.scheduler.state.members import Members
 from persys.scheduler.state.quarantine import Quarantine, Quarantined
+from persys.scheduler.state.runs import Runs
 from persys.store import keys
 
 INTERNAL_ERROR = "InternalError"  # the reason code of a workload that is set aside
@@ -102,10 +106,17 @@ class NodeState:
     unreachable: str = ""  # why calls to it fail although it sends heartbeats
     clock_skew: timedelta = timedelta()
     lost_noted: bool = False
+    has_listed: bool = False  # its present agent has sent a full list to this scheduler
     statuses: ReportedStatuses = field(default_factory=ReportedStatuses)
     internal_errors: tuple[InternalError, ...] = ()  # as its agent last reported them
     journal_problem: str = ""  # why its agent accepts no orders, as last reported
     runtime_problem: str = ""  # why runtimes do not respond, as last reported
+
+    def in_contact(self, *, lease_seconds: float, now: float) -> bool:
+        """Whether it has contacted this scheduler within its lease, which may be valid without contact."""
+        if self.heartbeat_at is None:
+            return False
+        return now < self.heartbeat_at + lease_seconds + self.lease_extra
 
 
 class ClusterState:
@@ -114,8 +125,12 @@ class ClusterState:
         strategy: Strategy = Strategy.SPREAD,
         *,
         node_changed: Callable[[NodeId], None] = lambda _node_id: None,
+        member_changed: Callable[[Workload], None] = lambda _workload: None,
     ) -> None:
-        """`node_changed` is called after each change of a node's record."""
+        """`node_changed` is called after each change of a node's record.
+
+        `member_changed` is called after each change of a member of a set or a run, or of its state.
+        """
         self.workloads: dict[WorkloadId, WorkloadState] = {}
         self.nodes: dict[NodeId, NodeState] = {}
         self._pending: dict[WorkloadId, Assignment] = {}
@@ -141,6 +156,11 @@ class ClusterState:
         self.suggestion_decisions: dict[str, SuggestionDecision] = {}
         self.node_pools: dict[str, NodePool] = {}
         self.machines: dict[str, Machine] = {}  # by name, of all node pools
+        self.sets: dict[str, WorkloadSet] = {}
+        self.set_revisions: dict[str, SetRevision] = {}  # by <set>/<number>
+        self.members = Members(member_changed)
+        self.jobs: dict[str, Job] = {}
+        self.runs = Runs()
         self.events = EventLog()
         self.quarantine = Quarantine()
         self._node_changed = node_changed
@@ -156,6 +176,8 @@ class ClusterState:
         Without its assignment it would be placed a second time, without the record of its node moved,
         without a tombstone placed beside a stale copy.
         """
+        if not self.quarantine:
+            return ""
         needed = [keys.workload_key(workload_id), keys.assignment_key(workload_id)]
         entry = self.workloads.get(workload_id)
         if entry is not None and entry.assignment is not None:
@@ -168,13 +190,27 @@ class ClusterState:
         entry = self.workloads.get(workload.id)
         if entry is None:
             entry = self.workloads[workload.id] = WorkloadState(workload)
+            self.members.put(None, workload)
+        elif entry.workload is not workload:
+            self.members.put(entry.workload, workload)
         entry.workload = workload
         self.secret_uses.put(workload)
         self.home_workloads.put(workload)
         return entry
 
+    def put_state(
+        self, entry: WorkloadState, workload_status: WorkloadStatus | None, retry: Retry | None
+    ) -> None:
+        """Set the status and the planned retry of a workload."""
+        is_same = entry.workload_status is workload_status and entry.retry is retry
+        entry.workload_status, entry.retry = workload_status, retry
+        if not is_same:
+            self.members.note(entry.workload)
+
     def put_assignment(self, workload_id: WorkloadId, assignment: Assignment | None) -> None:
         entry = self.workloads[workload_id]
+        if entry.assignment is not assignment:
+            self.members.note(entry.workload)
         if entry.assignment is not None:
             self.on_node[entry.assignment.node_id].discard(workload_id)
         entry.assignment = assignment
@@ -184,10 +220,19 @@ class ClusterState:
 
     def drop_workload(self, workload_id: WorkloadId) -> None:
         self.put_assignment(workload_id, None)
-        del self.workloads[workload_id]
+        self.members.drop(self.workloads.pop(workload_id).workload)
         self.secret_uses.drop(workload_id)
         self.home_workloads.drop(workload_id)
         self.waiting.discard(workload_id)
+
+    def put_job(self, job: Job) -> None:
+        """Its template counts as a user of secrets, also between two runs."""
+        self.jobs[job.job_id] = job
+        self.secret_uses.put_spec(f"job {job.job_id}", None if job.deleting else job.template.spec)
+
+    def drop_job(self, job_id: str) -> None:
+        self.jobs.pop(job_id, None)
+        self.secret_uses.drop(f"job {job_id}")
 
     def put_node(self, node: Node, *, lease_until: float | None = None) -> NodeState:
         member = self.nodes.get(node.id)
@@ -392,7 +437,7 @@ class ClusterState:
             hold = hold_of(recorded) if recorded is not None else None
             if assignment is not None and assignment.node_id == node_id:
                 pending = hold_of(assignment)
-                hold = pending.covering(hold) if hold is not None else pending
+                hold = pending if hold in (None, pending) else pending.covering(hold)
             if hold is None:
                 self.node_index.give_back(workload_id, node_id)
             else:
@@ -402,6 +447,10 @@ class ClusterState:
         """Reserve for a pending commit: removing a stale copy meanwhile does not free that capacity."""
         self._pending[assignment.workload_id] = assignment
         self.update_reservations(assignment.workload_id, (assignment.node_id,))
+
+    def pending_on(self, node_id: NodeId) -> set[WorkloadId]:
+        """The workloads whose assignment to a node is being committed."""
+        return {name for name, one in self._pending.items() if one.node_id == node_id}
 
     def end_pending(self, workload_id: WorkloadId) -> None:
         """The pending commit has ended."""

@@ -145,22 +145,22 @@ def assignments_on(cluster: ClusterState, node_id: NodeId) -> list[Assignment]:
 
 def put_status(memory: Memory, workload_status: WorkloadStatus) -> None:
     if entry := memory.cluster.workloads.get(workload_status.workload_id):
-        entry.workload_status = workload_status
+        memory.cluster.put_state(entry, workload_status, entry.retry)
 
 
 def drop_status(memory: Memory, key: str) -> None:
     if entry := memory.cluster.workloads.get(WorkloadId(_name(key))):
-        entry.workload_status = None
+        memory.cluster.put_state(entry, None, entry.retry)
 
 
 def put_retry(memory: Memory, retry: Retry) -> None:
     if entry := memory.cluster.workloads.get(retry.workload_id):
-        entry.retry = retry
+        memory.cluster.put_state(entry, entry.workload_status, retry)
 
 
 def drop_retry(memory: Memory, key: str) -> None:
     if entry := memory.cluster.workloads.get(WorkloadId(_name(key))):
-        entry.retry = None
+        memory.cluster.put_state(entry, entry.workload_status, None)
 
 
 def put_history(memory: Memory, history: History) -> None:

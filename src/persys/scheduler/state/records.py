@@ -18,10 +18,12 @@ from persys.model.action import History
 from persys.model.cluster import ClusterMarker, Leader
 from persys.model.event import Event
 from persys.model.identity import Token
+from persys.model.job import Job, Run
 from persys.model.node import Lease, Node, RemovedNode
 from persys.model.nodepool import Machine, NodePool
 from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret
+from persys.model.sets import SetRevision, WorkloadSet
 from persys.model.status import Drift, Retry, WorkloadStatus
 from persys.model.workload import SuggestionDecision, Workload
 from persys.scheduler.state import memory
@@ -404,6 +406,56 @@ RECORDS: tuple[RecordType, ...] = (
         key=keys.machine_key,
         name_of=lambda machine: machine.name,
         held_in=lambda cluster: cluster.machines,
+    ),
+    _named(
+        "set",
+        WorkloadSet,
+        "/sets/<id>",
+        content="a set: replicas, policies, and the state of its rollout",
+        written_when="a user changes it, a batch of its members ends, or it is scaled",
+        key=keys.set_key,
+        name_of=lambda one: one.set_id,
+        held_in=lambda cluster: cluster.sets,
+    ),
+    _named(
+        "set_revision",
+        SetRevision,
+        "/setrevisions/<set>/<number>",
+        content="a template of a set, one of the last ten",
+        written_when="the template of a set changes",
+        key=lambda name: f"{keys.SET_REVISIONS}{name}",
+        name_of=lambda one: f"{one.set_id}/{one.number}",
+        held_in=lambda cluster: cluster.set_revisions,
+    ),
+    _type(
+        "job",
+        Job,
+        "/jobs/<id>",
+        content="a job: template, limits, schedule and its last occurrence",
+        written_when="a user changes it, or an occurrence is started or skipped",
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        key_of=lambda job: keys.job_key(job.job_id),
+        put=lambda target, job: target.cluster.put_job(job),
+        drop=lambda target, key: target.cluster.drop_job(key.removeprefix(keys.JOBS)),
+        stand_in=_nothing,
+        in_memory=lambda cluster: cluster.jobs.values(),
+        rebuilt=lambda _merged, held: held,
+    ),
+    _type(
+        "run",
+        Run,
+        "/runs/<job>/<id>",
+        content="a run of a job: its state and its attempts",
+        written_when="a run starts or ends, or attempts of it start or end",
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        key_of=lambda run: keys.run_key(run.job_id, run.run_id),
+        put=lambda target, run: target.cluster.runs.put(run),
+        drop=lambda target, key: target.cluster.runs.drop(key.removeprefix(keys.RUNS)),
+        stand_in=_nothing,
+        in_memory=lambda cluster: cluster.runs.all(),
+        rebuilt=lambda _merged, held: held,
     ),
     RecordType(
         "event",

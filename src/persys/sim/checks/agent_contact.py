@@ -38,6 +38,8 @@ class AgentContacts:
     hindered: dict[NodeId, float] = field(
         default_factory=dict
     )  # the last time the agent could not act
+    # The last time that its reports had arbitrary content.
+    untrusted: dict[NodeId, float] = field(default_factory=dict)
     clock_changed: dict[NodeId, float] = field(default_factory=dict)  # its wall clock was changed
     # When the last loss of contact ended, and how long it was.
     last_outage: dict[NodeId, tuple[float, float]] = field(default_factory=dict)
@@ -99,12 +101,18 @@ class Heartbeats:
         self._fail = fail
         self.lease_seconds = lease_seconds
         self._contacts: dict[NodeId, deque[Contact]] = {}
+        self._registered: dict[
+            NodeId, float
+        ] = {}  # when a scheduler last accepted its registration
         self._leader: SimProcess | None = None
         self._leader_since = 0.0
 
     def acknowledged(self, node_id: NodeId, by: SimProcess) -> None:
         heard = self._contacts.setdefault(node_id, deque(maxlen=CONTACTS_MAX))
         heard.append(Contact(by, self._time()))
+
+    def registered(self, node_id: NodeId) -> None:
+        self._registered[node_id] = self._time()
 
     def leads(self, process: SimProcess) -> None:
         if self._leader is not process:
@@ -119,9 +127,10 @@ class Heartbeats:
         return self._contacts.get(node_id, ())
 
     def silent_for(self, node_id: NodeId) -> float:
-        """Seconds since a scheduler acknowledged a heartbeat of the node."""
+        """Seconds since a scheduler acknowledged a heartbeat of the node, or accepted its registration."""
         heard = self._contacts.get(node_id)
-        return self._time() - heard[-1].at if heard else self._time()
+        last = max(heard[-1].at if heard else 0.0, self._registered.get(node_id, 0.0))
+        return self._time() - last
 
     def check_not_ready(self, process: SimProcess, node_id: NodeId) -> None:
         """A node is marked not ready only after its lease; heartbeats during the commit do not count."""

@@ -88,12 +88,16 @@ class AssignmentChecks:
         epochs[new.workload_id] = max(highest, new.epoch)
 
     def _check_runtimes(self, process: SimProcess, new: Assignment) -> None:
-        """No assignment to a node that has reported that its runtimes do not respond."""
+        """No assignment to a node that has reported that its runtimes do not respond.
+
+        After a loss of the store the node registers as a new one: earlier reports do not count.
+        """
         since, now = self._facts.probe.silent_since(new.node_id), self._facts.probe.time()
         if since is None or self._facts.losses.open:
             return
+        earliest = max(since + NOTICE_SECONDS, self._facts.losses.lost_at)
         for heard in self._heartbeats.of(new.node_id):
-            if heard.by is process and since + NOTICE_SECONDS <= heard.at <= now - DECIDED_SECONDS:
+            if heard.by is process and earliest <= heard.at <= now - DECIDED_SECONDS:
                 silent = f"runtimes of {new.node_id} not responding for {now - since:.0f}s"
                 self._facts.fail("unhealthy node", f"{new.workload_id} assigned, {silent}")
                 return
@@ -170,7 +174,10 @@ def release_problem(mirror: StoreMirror, node_index: NodeIndex, units: Sequence[
 def order_problem(
     mirror: StoreMirror, node_id: NodeId, request: agent_pb2.ApplyWorkloadRequest
 ) -> str:
-    """An order for more than is reserved, if it belongs to the current records."""
+    """An order for more than is reserved, if it belongs to the current records.
+
+    A member of a run that has stopped is not started again, so its reservation is released.
+    """
     workload = mirror.workload(WorkloadId(request.id))
     bound = mirror.assignment(WorkloadId(request.id))
     if workload is None or bound is None or workload.revision != request.revision_id:
@@ -180,6 +187,8 @@ def order_problem(
     needed = requirements_of(workload).resources
     if needed.fits_in(bound.reserved):
         return ""
+    if workload.runs_once and request.desired_state == agent_pb2.DESIRED_STATE_STOPPED:
+        return ""
     return f"{node_id} received {workload.id} with {needed}, but {bound.reserved} is reserved"
 
 
@@ -187,7 +196,7 @@ class OrderChecks:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         # By request: the epoch and the cluster that the agent knew when it arrived.
-        self._known: dict[int, tuple[int, str]] = {}
+        self._known: dict[tuple[int, int], tuple[int, str]] = {}
         self._received: set[tuple[WorkloadId, NodeId, int]] = set()
 
     def committed(self, touched: Collection[str]) -> None:
@@ -203,15 +212,19 @@ class OrderChecks:
                 self._facts.fail("epoch", f"{text}, which {bound.node_id} does not know")
 
     def order_received(self, node_id: NodeId, request: Any) -> None:
-        """An order has reached an agent."""
-        if not isinstance(
-            request, agent_pb2.ApplyWorkloadRequest | agent_pb2.DeleteWorkloadRequest
-        ):
-            return
+        """An order, or a batch of orders, has reached an agent."""
+        match request:
+            case agent_pb2.ApplyWorkloadRequest() | agent_pb2.DeleteWorkloadRequest():
+                self._order_received(node_id, request, (id(request), 0))
+            case agent_pb2.ApplyWorkloadsRequest(orders=orders):
+                for number, order in enumerate(orders):
+                    self._order_received(node_id, order, (id(request), number))
+
+    def _order_received(self, node_id: NodeId, request: Any, key: tuple[int, int]) -> None:
         workload_id = WorkloadId(request.id)
         entry = self._facts.probe.journal_entry(node_id, workload_id)
         if entry is not None:
-            self._known[id(request)] = (entry.order.epoch, entry.cluster_uid)
+            self._known[key] = (entry.order.epoch, entry.cluster_uid)
         if isinstance(request, agent_pb2.ApplyWorkloadRequest):
             self._facts.trace.add(
                 node_id,
@@ -226,7 +239,18 @@ class OrderChecks:
 
     def order_accepted(self, node_id: NodeId, request: Any, answer: Any) -> None:
         """An agent accepted an order: it must be in the journal, and not older than the entry before it."""
-        known, cluster_uid = self._known.pop(id(request), (0, ""))
+        if not isinstance(request, agent_pb2.ApplyWorkloadsRequest):
+            self._order_accepted(node_id, request, answer, (id(request), 0))
+            return
+        if [order.id for order in request.orders] != [result.id for result in answer.results]:
+            self._facts.fail("batch", f"{node_id} did not answer each order of a batch in sequence")
+        for number, (order, result) in enumerate(zip(request.orders, answer.results, strict=True)):
+            self._order_accepted(node_id, order, result.response, (id(request), number))
+
+    def _order_accepted(
+        self, node_id: NodeId, request: Any, answer: Any, key: tuple[int, int]
+    ) -> None:
+        known, cluster_uid = self._known.pop(key, (0, ""))
         workload_id = WorkloadId(getattr(request, "id", ""))
         entry = self._facts.probe.journal_entry(node_id, workload_id)
         match answer:

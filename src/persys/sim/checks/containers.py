@@ -8,12 +8,14 @@ from persys.sim.fakes.docker import Container
 
 # A container that is stopped and started again may exit in between; then it is restarted.
 STOPPING_SECONDS = 15.0
+NEVER = float("-inf")
 
 
 class ContainerChecks:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._stopping_alone: set[str] = set()  # containers stopped by stop_after
+        self._started: dict[str, float] = {}  # first start of each container
         self._finished: dict[str, float] = {}  # exit time of containers that exited with 0
 
     def start_requested(self, node_id: NodeId, order: Order) -> None:
@@ -32,10 +34,11 @@ class ContainerChecks:
         self._facts.trace.add(
             node_id, f"starts {container.id} {container.workload_id} {container.revision}"
         )
-        self._check_copies(node_id, container)
+        self._started.setdefault(container.id, self._facts.probe.time())
         if by_agent:
             self._check_repeat(node_id, container)
             self._check_accounted(node_id, container)
+        self._check_copies(node_id, container)
         self._stopping_alone.discard(container.id)
 
     def container_stops(self, node_id: NodeId, container: Container, order: Order) -> None:
@@ -50,11 +53,20 @@ class ContainerChecks:
                 return
             if container.holds_data and facts.probe.is_cloned(node_id, container):
                 return  # the original node has the data
+            if order.run_deadline_seconds and self._is_run_over(node_id, container, order):
+                return
             facts.fail("5 nothing stops", f"{name} was stopped on {node_id}, but must run")
         elif (order.workload_id, order.revision, order.desired) not in facts.mirror.wanted and (
             order.desired is not Desired.DELETED
         ):
             facts.fail("5 nothing stops", f"{name} was stopped on {node_id} without a stored order")
+
+    def _is_run_over(self, node_id: NodeId, container: Container, order: Order) -> bool:
+        """Whether the deadline of its run is over by the clock of its agent, which enforces it."""
+        if node_id in self._facts.contacts.clock_changed:
+            return True
+        started_at = self._started.get(container.id, NEVER)
+        return self._facts.probe.time() - started_at >= order.run_deadline_seconds - 1
 
     def container_ended(self, node_id: NodeId, container: Container) -> None:
         self._facts.trace.add(
@@ -75,9 +87,19 @@ class ContainerChecks:
             bound = facts.mirror.assignment(workload_id)
             if bound is not None and bound.node_id == node_id:
                 facts.fail("10 data", f"{workload_id} lost {', '.join(names)} on {node_id}")
-        if workload_id not in facts.intents.deleted:
+        if not self._was_deleted(workload_id):
             text = f"{workload_id} was never deleted and lost {', '.join(names)} on {node_id}"
             facts.fail("10 data", text)
+
+    def _was_deleted(self, workload_id: WorkloadId) -> bool:
+        """By a user, or as a member by its set or run."""
+        mirror = self._facts.mirror
+        if workload_id not in mirror.memberships:
+            return workload_id in self._facts.intents.deleted
+        states = mirror.stored[workload_id]
+        return workload_id in mirror.dropped or any(
+            state is not None and state.desired is Desired.DELETED for state in states
+        )
 
     def check_all_accounted(self) -> None:
         """Every running container has a record."""
@@ -120,7 +142,7 @@ class ContainerChecks:
         if (
             finished_at is not None
             and container.spec.restart.runs_to_completion
-            and requested_at[container.workload_id] < finished_at - STOPPING_SECONDS
+            and requested_at.get(container.workload_id, NEVER) < finished_at - STOPPING_SECONDS
             and container.id not in self._stopping_alone  # it exited during a stop
         ):
             text = f"{container.workload_id} had run to completion on {node_id} and starts again"

@@ -4,11 +4,12 @@ Promises 2, 7, 8 and 9, and that the scheduler's memory matches the store.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from persys.core.drift import ORPHANS_MAX
 from persys.core.nodes import closed_because
-from persys.core.placement.requirements import requirements_of
+from persys.core.placement.constraints import holds
+from persys.core.placement.requirements import facts_of, requirements_of
 from persys.core.reconcile.retry import RetryPolicy
 from persys.core.reconcile.situation import COMPLETED, satisfies
 from persys.model.ids import NodeId, WorkloadId
@@ -16,8 +17,10 @@ from persys.model.placement import Assignment, Resources
 from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 from persys.scheduler.app import Scheduler
+from persys.scheduler.state.runs import run_name
 from persys.sim.checks.store_mirror import StoreMirror
 from persys.sim.fakes.docker import Container
+from persys.store import keys
 
 Copies = dict[WorkloadId, list[tuple[NodeId, Container]]]
 
@@ -125,6 +128,8 @@ def _why_waiting(workload: Workload, mirror: StoreMirror, bound: Assignment | No
     for node in mirror.nodes.values():
         if closed_because(node) or (bound is not None and bound.node_id != node.id):
             continue
+        if not all(holds(constraint, facts_of(node)) for constraint in workload.rules.constraints):
+            continue
         if node.capabilities.tier:
             continue  # its capacity is that of another cluster, which may be too fragmented
         if any(crowded == node.id for crowded, _ in mirror.orphans()):
@@ -172,7 +177,24 @@ def differences(mirror: StoreMirror, scheduler: Scheduler) -> Iterator[str]:
         for mine, theirs in zip(remembered, recorded, strict=True):
             if mine != theirs:
                 yield f"{workload_id}: memory has {mine}, the store has {theirs}"
+    yield from _owner_differences(mirror, scheduler)
     for node_id, slot in sorted(cluster.node_index.slots.items()):
         held = sum((hold.reserved for hold in mirror.holds(node_id).values()), Resources())
         if slot.free != slot.allocatable - held:
             yield f"{node_id} has {slot.free} free in memory, {slot.allocatable - held} by the store"
+
+
+def _owner_differences(mirror: StoreMirror, scheduler: Scheduler) -> Iterator[str]:
+    """Of sets and jobs."""
+    cluster = scheduler.cluster
+    remembered: tuple[tuple[str, Mapping[str, object], Mapping[str, object]], ...] = (
+        (keys.SETS, cluster.sets, mirror.sets),
+        (keys.SET_REVISIONS, cluster.set_revisions, mirror.set_revisions),
+        (keys.JOBS, cluster.jobs, mirror.jobs),
+        (keys.RUNS, {run_name(run): run for run in cluster.runs.all()}, mirror.runs),
+    )
+    for prefix, mine, theirs in remembered:
+        for key in sorted({*theirs, *(f"{prefix}{name}" for name in mine)}):
+            memory, stored = mine.get(key.removeprefix(prefix)), theirs.get(key)
+            if memory != stored:
+                yield f"{key}: memory has {memory}, the store has {stored}"

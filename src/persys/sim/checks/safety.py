@@ -10,6 +10,7 @@ from typing import Any
 
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, NodeStatus
+from persys.model.placement import Assignment, Tombstone
 from persys.scheduler.ha.leader_key import leader_of
 from persys.sim.checks.acknowledged import UserRequest, state_of
 from persys.sim.checks.agent_contact import Heartbeats
@@ -76,9 +77,12 @@ class Invariants:
         self.losses.committed(process, units)
         bound_before, nodes_before = dict(mirror.assignments), dict(mirror.nodes)
         tombstones_before = set(mirror.tombstones)
+        for key in sorted(key for unit in units for key in unit.deletes):
+            if key in nodes_before:
+                self._mark_unaccounted(nodes_before[key].id)
+            elif self.losses.ever:
+                self._mark_orphan(mirror.assignments.get(key), mirror.tombstones.get(key))
         touched = mirror.take(units, now)
-        for key in sorted(nodes_before.keys() - mirror.nodes.keys()):
-            self._mark_unaccounted(nodes_before[key].id)
         self.removals.committed(touched, nodes_before)
         workload_ids = sorted(
             WorkloadId(key.removeprefix(keys.WORKLOADS))
@@ -106,10 +110,28 @@ class Invariants:
         self.removals.registered_at[node_id] = self._facts.probe.time()
 
     def _mark_unaccounted(self, node_id: NodeId) -> None:
-        """The copies that the node has now need no records any more."""
+        """Call before the records of a node are lost or deleted: its copies need no records any more.
+
+        They include copies that it has not started yet: an order that its agent received before may be
+        executed long after, for example when its disk is slow.
+        """
         self.has_unaccounted = True
-        held = self._facts.probe.holds(node_id)
+        held = {*self._facts.probe.holds(node_id), *self.mirror.holds(node_id)}
         self._facts.unaccounted |= {(node_id, workload_id) for workload_id in held}
+
+    def _mark_orphan(self, bound: Assignment | None, tombstone: Tombstone | None) -> None:
+        """A record is about to be deleted after a loss of the store; its copy may become an orphan.
+
+        A recovery leaves out what does not fit. A tombstone from an old snapshot is dropped when its node
+        reports a copy of a later assignment.
+        """
+        stale = tombstone.assignment if tombstone is not None else bound
+        if stale is None:
+            return
+        entry = self._facts.probe.journal_entry(stale.node_id, stale.workload_id)
+        is_newer = entry is not None and entry.order.epoch > stale.epoch
+        if self.losses.open or (tombstone is not None and is_newer):
+            self._facts.unaccounted.add((stale.node_id, stale.workload_id))
 
     def _check_fence(
         self, process: SimProcess, units: Sequence[Unit], leader: Record | None
@@ -146,6 +168,8 @@ class Invariants:
         """`metadata`: response metadata with the role of the scheduler and the data age."""
         if method == "Heartbeat" and answer.acknowledged:
             self.heartbeats.acknowledged(NodeId(request.node_id), process)
+        if method == "RegisterNode" and answer.accepted:
+            self.heartbeats.registered(NodeId(request.node_id))
         if method in RECOVERY_CALLS:
             self.losses.recovered(process, method, answer)
         if isinstance(
@@ -168,7 +192,10 @@ class Invariants:
         self._facts.fail_if("stale read", problem)
 
     def _check_intent(self, workload_id: WorkloadId) -> None:
+        """Members are changed by their set or run."""
         state = state_of(self.mirror.workload(workload_id))
+        if workload_id in self.mirror.memberships:
+            return
         if state not in self._facts.intents.of(workload_id):
             self.fail(
                 "1 acknowledged", f"{workload_id} is stored as {state}, which no user requested"

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.job import Job, Run
 from persys.model.node import Node
 from persys.model.placement import Assignment, Tombstone
+from persys.model.sets import SetRevision, Template, WorkloadSet
 from persys.model.status import Drift, DriftType, Retry, WorkloadStatus
-from persys.model.workload import Desired, Workload
+from persys.model.workload import Desired, Membership, Workload
 from persys.scheduler.state.records import type_of
 from persys.sim.checks.acknowledged import State, Stored, state_of
 from persys.store import keys
@@ -27,10 +29,16 @@ class StoreMirror:
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     drifts: dict[str, Drift] = field(default_factory=dict)
+    sets: dict[str, WorkloadSet] = field(default_factory=dict)
+    set_revisions: dict[str, SetRevision] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
     # Everything that was ever stored.
     wanted: set[tuple[WorkloadId, str, str]] = field(default_factory=set)
     bound: set[tuple[WorkloadId, NodeId, int]] = field(default_factory=set)
     stored: dict[WorkloadId, set[State]] = field(default_factory=dict)
+    memberships: dict[WorkloadId, Membership] = field(default_factory=dict)
+    dropped: set[WorkloadId] = field(default_factory=set)  # by a scheduler, not by a loss
     # When a record last required the removal of a copy.
     removed_at: dict[tuple[NodeId, WorkloadId], float] = field(default_factory=dict)
     # The highest epoch of each workload since the store was lost.
@@ -64,6 +72,10 @@ class StoreMirror:
             self.tombstones,
             self.nodes,
             self.drifts,
+            self.sets,
+            self.set_revisions,
+            self.jobs,
+            self.runs,
         ):
             records_of.clear()
         self.epochs.clear()
@@ -109,6 +121,18 @@ class StoreMirror:
         }
         return found
 
+    def members(self, owner: str) -> list[Workload]:
+        """The members of a set or a run, by id."""
+        return [
+            workload
+            for _, workload in sorted(self.workloads.items())
+            if workload.membership is not None and workload.membership.owner == owner
+        ]
+
+    def template(self, set_id: str, number: int) -> Template | None:
+        revision = self.set_revisions.get(keys.set_revision_key(set_id, number))
+        return revision.template if revision is not None else None
+
     def accounts_for(self, node_id: NodeId, workload_id: WorkloadId) -> bool:
         """Whether a record says that the node may have a copy of the workload."""
         bound = self.assignment(workload_id)
@@ -138,6 +162,14 @@ class StoreMirror:
                 self.drifts[key] = drift
             case Node() as node:
                 self.nodes[key] = node
+            case WorkloadSet() as record:
+                self.sets[key] = record
+            case SetRevision() as revision:
+                self.set_revisions[key] = revision
+            case Job() as job:
+                self.jobs[key] = job
+            case Run() as run:
+                self.runs[key] = run
             case _:
                 return  # not used by any check
 
@@ -145,10 +177,13 @@ class StoreMirror:
         self.wanted.add((workload.id, workload.revision, workload.desired))
         self.stored.setdefault(workload.id, set()).add(state_of(workload))
         self.changed_at[workload.id] = now
+        if workload.membership is not None:
+            self.memberships[workload.id] = workload.membership
 
     def _forget(self, key: str, now: float) -> None:
         if (workload := self.workloads.pop(key, None)) is not None:
             self.changed_at[workload.id] = now
+            self.dropped.add(workload.id)
         if (assignment := self.assignments.pop(key, None)) is not None:
             self.changed_at[assignment.workload_id] = now
         self.workload_statuses.pop(key, None)
@@ -156,6 +191,10 @@ class StoreMirror:
         self.tombstones.pop(key, None)
         self.nodes.pop(key, None)
         self.drifts.pop(key, None)
+        self.sets.pop(key, None)
+        self.set_revisions.pop(key, None)
+        self.jobs.pop(key, None)
+        self.runs.pop(key, None)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 
-from persys.core.agent.next_step import Progress
+from persys.core.agent.progress import Progress
 from persys.errors import PersysError
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.workload import Desired
@@ -162,16 +162,20 @@ async def watch_present_images(world: World) -> None:
 
 
 def _waiting(world: World) -> Iterator[tuple[NodeId, WorkloadId]]:
-    """Workloads whose agent has done nothing yet although their image is present."""
+    """Workloads whose agent has done nothing yet although their image is present.
+
+    A pull that hangs does not end when another pull of the same image completes.
+    """
     for node in world.nodes.values():
         if not _is_disturbed(node):
             for entry in node.disk.all_kept():
-                order = entry.order
+                order, image = entry.order, behaviour_of(entry.order.spec).image
                 if (
                     order.desired is Desired.RUNNING
                     and entry.progress == Progress()
                     and order.workload_id not in node.docker.containers
-                    and behaviour_of(order.spec).image in node.docker.images
+                    and image in node.docker.images
+                    and not node.docker.hanging_pulls[image]
                 ):
                     yield node.id, order.workload_id
 

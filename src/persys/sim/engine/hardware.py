@@ -15,6 +15,15 @@ class WallClock:
 
     def __init__(self) -> None:
         self.ahead = timedelta()
+        self._furthest = timedelta()
+
+    def jump(self, by: timedelta) -> None:
+        self.ahead += by
+        self._furthest = max(self._furthest, self.ahead)
+
+    def catch_up(self) -> None:
+        """Undo steps back."""
+        self.ahead = self._furthest
 
     def now(self) -> datetime:
         return EPOCH + timedelta(seconds=self.elapsed()) + self.ahead

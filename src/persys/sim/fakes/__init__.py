@@ -9,6 +9,7 @@
     scheduler.py        a host of a single scheduler
     ha_scheduler.py     a host of one of several schedulers
     federated_node.py   a node with the real federation process, and its calls to the remote cluster
+    machine_provider.py the provider of a node pool, with faults
 
-Started by `world.py`; the checks observe it through `docker.Observer`.
+Started by the worlds; the checks observe it through `docker.Observer`.
 """

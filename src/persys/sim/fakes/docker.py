@@ -2,17 +2,20 @@
 
 A stack or a VM is modelled as a container with a behaviour derived from its spec (`behaviour_of`). The last
 two parts of the image name define the behaviour: `steady/1` runs until it is stopped, `job/30` exits with 0
-after 30 s, `faulty/10` fails after 10 s, `missing/1` and `refused/1` cannot be pulled.
+after 30 s, `faulty/10` fails after 10 s, `missing/1` and `refused/1` cannot be pulled. With a health check,
+`ready/5` is healthy after 5 s and `sick/5` unhealthy after 5 s; both run until they are stopped.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
 from typing import Protocol
 
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.health import Health
+from persys.core.agent.progress import Artefact, Condition
 from persys.core.backoff import doubled_seconds
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import (
@@ -31,6 +34,7 @@ RESTART_FIRST_SECONDS = 0.1
 RESTART_LONGEST_SECONDS = 60.0
 STEADY_SECONDS = 10.0
 KILLED = 137
+CHECKED = {"ready": Health.HEALTHY, "sick": Health.UNHEALTHY}  # the health after a while
 
 
 class Observer(Protocol):
@@ -69,6 +73,7 @@ class Container:
     stop_after_seconds: int = 0
     kind: WorkloadType = WorkloadType.CONTAINER
     holds_data: bool = False
+    run_once: bool = False
     condition: Condition = Condition.CREATED
     exit_code: int = 0
     oom_killed: bool = False
@@ -76,12 +81,13 @@ class Container:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     stopped_by_hand: bool = False
+    health: Health | None = None  # None: it has no health check
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
 
     @property
     def restarts(self) -> RestartPolicy:
         """The policy of the runtime itself. The agent restarts VMs and workloads with stop_after."""
-        if self.stop_after_seconds or self.kind is WorkloadType.VM:
+        if self.stop_after_seconds or self.kind is WorkloadType.VM or self.run_once:
             return RestartPolicy("no")
         return self.spec.restart
 
@@ -89,12 +95,16 @@ class Container:
     def is_left_to_agent(self) -> bool:
         """Whether the agent restarts it after it exits."""
         by_agent = bool(self.stop_after_seconds) or self.kind is WorkloadType.VM
-        return by_agent and not self.spec.restart.runs_to_completion
+        return not self.run_once and by_agent and not self.spec.restart.runs_to_completion
 
     @property
     def exits_alone(self) -> bool:
         """Whether it exits without being stopped."""
-        return behaves_like(self.spec.image)[0] != "steady"
+        return behaves_like(self.spec.image)[0] not in ("steady", *CHECKED)
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.condition is Condition.RUNNING and self.health in (None, Health.HEALTHY)
 
     @property
     def host_ports(self) -> frozenset[int]:
@@ -112,6 +122,7 @@ class Container:
             restart_count=self.restart_count,
             started_at=self.started_at,
             finished_at=self.finished_at,
+            health=self.health,
         )
 
 
@@ -125,6 +136,7 @@ class Docker:
         self._observer = observer
         self.containers: dict[WorkloadId, Container] = {}
         self.images: set[str] = set()
+        self.hanging_pulls: Counter[str] = Counter()  # by image
         self.volumes: set[tuple[WorkloadId, str]] = set()
         self.listeners: list[Callable[[WorkloadId | None], None]] = []
         self._count = 0
@@ -144,6 +156,7 @@ class Docker:
             order.stop_after_seconds,
             order.type,
             _holds_data(order.spec),
+            order.run_once,
         )
         self.containers[order.workload_id] = container
         self._notify(container)
@@ -167,6 +180,9 @@ class Docker:
         kind, seconds = behaves_like(container.spec.image)
         if kind in ("job", "faulty"):
             self._later(container, float(seconds), lambda: self._ends(container, kind == "faulty"))
+        elif kind in CHECKED:
+            container.health = Health.STARTING
+            self._later(container, float(seconds), lambda: self._check(container, CHECKED[kind]))
         self._notify(container)
 
     def stop(self, container: Container, order: Order) -> None:
@@ -234,7 +250,13 @@ class Docker:
             container.condition = Condition.RESTARTING
             count = 0 if ran >= STEADY_SECONDS else container.restart_count
             delay = doubled_seconds(RESTART_FIRST_SECONDS, count, longest=RESTART_LONGEST_SECONDS)
+            container.restart_count += 1  # Docker counts a restart when it is scheduled
             self._later(container, delay, lambda: self._restart(container))
+
+    def _check(self, container: Container, health: Health) -> None:
+        """Its health check has passed, or has failed too often."""
+        container.health = health
+        self._notify(container)
 
     def _restarts(self, container: Container) -> bool:
         policy = container.restarts
@@ -244,7 +266,6 @@ class Docker:
         return policy.name in ("always", "unless-stopped")
 
     def _restart(self, container: Container) -> None:
-        container.restart_count += 1
         count = container.restart_count
         self.start(container, by_agent=False)
         container.restart_count = count

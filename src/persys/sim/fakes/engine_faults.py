@@ -99,11 +99,15 @@ class SimEngine:
         begins_within: float | None = None,
     ) -> AsyncGenerator[dict[str, Any], None]:
         image = params["fromImage"].removesuffix(":latest")
+        async for part in self._pull(image):
+            yield part
+
+    async def _pull(self, image: str) -> AsyncGenerator[dict[str, Any], None]:
         await self._calls.reach("pull", LOOK_SECONDS)
         yield {}
         for part in range(PULL_PARTS):
             if registry_of(image) in self._silent:
-                await asyncio.get_running_loop().create_future()
+                await self._hang(image)
             await self._calls.reach("pull", PART_SECONDS)
             yield {"id": "layer", "status": "Downloading", "progressDetail": {"current": part}}
         kind, _ = behaves_like(image)
@@ -114,3 +118,10 @@ class SimEngine:
             return
         self._docker.images.add(image)
         await self._calls.answer("pull")
+
+    async def _hang(self, image: str) -> None:
+        self._docker.hanging_pulls[image] += 1
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._docker.hanging_pulls[image] -= 1

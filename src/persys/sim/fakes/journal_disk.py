@@ -95,14 +95,26 @@ class Disk:
         found = self._last.connection.execute("SELECT record FROM entries ORDER BY id")
         return [decode(record, Entry) for (record,) in found]
 
-    def removed(self, workload_id: WorkloadId) -> int:
-        """The epoch of the last removed copy, or 0."""
+    def newest_epoch(self, workload_id: WorkloadId) -> int:
+        """The epoch of the entry or of the last removed copy, or 0.
+
+        Only of the cluster that the node has joined: epochs of different clusters do not compare.
+        """
         if self._last is None:
             return 0
+        if (entry := self.journal_entry(workload_id)) is not None:
+            return entry.order.epoch if self._is_own(entry.cluster_uid) else 0
         found = self._last.connection.execute(
             "SELECT record FROM burials WHERE id = ?", (workload_id,)
         ).fetchone()
-        return decode(found[0], DeletionMarker).epoch if found is not None else 0
+        if found is None:
+            return 0
+        marker = decode(found[0], DeletionMarker)
+        return marker.epoch if self._is_own(marker.cluster_uid) else 0
+
+    def _is_own(self, cluster_uid: str) -> bool:
+        assert self._last is not None
+        return cluster_uid in ("", self._last.cluster_uid)
 
     def copy(self, random: Random) -> "Disk":
         """A disk with the same content."""

@@ -138,8 +138,25 @@ class SimNode:
         self.faults.out = False
         self.silent_since = None
 
+    def power_off(self) -> None:
+        self.powered = False
+        self._network.powered_off.add(self.id)
+        self.end()
+
+    def power_on(self) -> None:
+        self.powered = True
+        self._network.powered_off.discard(self.id)
+        self.docker.power_on()
+
+    def destroy(self) -> None:
+        """Destroy the machine and its data."""
+        self.power_off()
+        self.docker.wipe()
+        self.disk.wipe()
+        self.journal = None
+
     def end(self) -> None:
-        """Switch the machine off permanently."""
+        """End everything that runs on the machine."""
         if self.process is not None:
             self.process.crash()
         self.docker.power_off()

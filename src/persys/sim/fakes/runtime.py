@@ -12,7 +12,7 @@ from persys.agent.ports import PullWatch
 from persys.agent.runtimes.docker.engine import Engine
 from persys.agent.runtimes.docker.pull import Puller
 from persys.agent.workloads.steps import volumes_of
-from persys.core.agent.next_step import Artefact
+from persys.core.agent.progress import Artefact
 from persys.errors import ConflictError, NotFoundError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.model.ids import WorkloadId

@@ -316,3 +316,7 @@ class StreamContext(Context):
         if message.HasField("heartbeat_answer") and awake:
             answer = message.heartbeat_answer
             self._network.on_answer(self._listener, "Heartbeat", self._heartbeat, answer, ())
+        if message.HasField("registered") and awake:
+            self._network.on_answer(
+                self._listener, "RegisterNode", self._heartbeat, message.registered, ()
+            )

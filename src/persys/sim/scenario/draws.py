@@ -165,6 +165,16 @@ def remotely(draw: Draw) -> Draw:
     return lambda random, shape: draw(random, remote_shape(shape))
 
 
+def provider(*amounts: float) -> Draw:
+    """A share of the calls to the provider of a node pool, long enough for some of its few calls."""
+
+    def draw(random: Random, _shape: Shape) -> PlannedEvent:
+        seconds = random.choice((60, 200, 500)) * random.uniform(0.5, 1.5)
+        return event(seconds=seconds, amount=random.choice(amounts))
+
+    return draw
+
+
 def outside_write(random: Random, _shape: Shape) -> PlannedEvent:
     return event(amount=random.choice((0.05, 0.3, 1.0)))
 

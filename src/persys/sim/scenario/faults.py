@@ -2,7 +2,7 @@
 
 A fault starts at its time and ends after its duration, or at the end of the fault phase. An unknown fault in
 a plan is an error. Faults of the group ANY can occur with every seed; the other groups belong to seeds with
-several schedulers or with control streams.
+several schedulers, with control streams, with a remote cluster or with a node pool.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from persys.sim.fakes.scheduler import SimScheduler
 from persys.sim.fakes.store import StoreFaults
 from persys.sim.federated_world import FederatedWorld
 from persys.sim.network.network import LinkFaults
+from persys.sim.pool_world import PoolWorld
 from persys.sim.scenario import draws
 from persys.sim.scenario.plan import ANY_AGENT, USER, PlannedEvent
 from persys.sim.world import World
@@ -38,6 +39,9 @@ REWRITTEN = (
     keys.RETRIES,
     keys.NODES,
     keys.TOMBSTONES,
+    keys.SETS,
+    keys.JOBS,
+    keys.RUNS,
 )
 
 
@@ -47,6 +51,7 @@ class Group(Enum):
     STREAMS = auto()
     LOSSES = auto()  # drawn together with snapshots and recoveries
     FEDERATION = auto()
+    NODE_POOL = auto()
 
 
 Inject = Callable[[World, PlannedEvent], None]
@@ -141,28 +146,17 @@ def _second_scheduler(
         world.add_scheduler(host)
 
 
-def power_off(world: World, node: SimNode) -> None:
-    node.powered = False
-    world.network.powered_off.add(node.id)
-    if node.process is not None:
-        node.process.crash()
-    node.docker.power_off()
-
-
-def power_on(world: World, node: SimNode) -> None:
-    if node.powered:
-        return
-    node.powered = True
-    world.network.powered_off.discard(node.id)
-    node.docker.power_on()
-    later(BOOT_SECONDS, lambda: world.start_agent(node))
-
-
 def _power_off(world: World, event: PlannedEvent) -> None:
     node = world.nodes[event.target]
     if node.powered:
-        power_off(world, node)
-        world.undo_after(event.seconds, lambda: power_on(world, node))
+        node.power_off()
+        world.undo_after(event.seconds, lambda: _power_on(world, node))
+
+
+def _power_on(world: World, node: SimNode) -> None:
+    if not node.powered:
+        node.power_on()
+        later(BOOT_SECONDS, lambda: world.start_agent(node))
 
 
 def _destroy_node(world: World, event: PlannedEvent) -> None:
@@ -170,18 +164,15 @@ def _destroy_node(world: World, event: PlannedEvent) -> None:
     node = world.nodes[event.target]
     if not node.powered:
         return
-    power_off(world, node)
-    node.docker.wipe()
-    node.disk.wipe()
-    node.journal = None
+    node.destroy()
 
     async def replace() -> None:
         await world.users.confirm_dead(node.id)
         await asyncio.sleep(REINSTALL_SECONDS)
-        power_on(world, node)
+        _power_on(world, node)
 
     world.spawn(replace())
-    world.undo_after(FOR_GOOD_SECONDS, lambda: power_on(world, node))
+    world.undo_after(FOR_GOOD_SECONDS, lambda: _power_on(world, node))
 
 
 def _set_clock(world: World, event: PlannedEvent) -> None:
@@ -191,7 +182,7 @@ def _set_clock(world: World, event: PlannedEvent) -> None:
         # Retry times are on the leader's clock: the clocks of several schedulers are synchronised by NTP.
         jump = max(-SKEW_SECONDS_MAX, min(jump, SKEW_SECONDS_MAX))
     wall = node.wall if node is not None else world.host_of(event.target).wall
-    wall.ahead += timedelta(seconds=jump)
+    wall.jump(timedelta(seconds=jump))
     if node is not None:
         world.invariants.contacts.clock_set(node.id, back=event.amount < 0)
 
@@ -266,10 +257,15 @@ def _store_fault(begin: Callable[[StoreFaults, float], None]) -> Inject:
 
 
 def _wipe_store(world: World, event: PlannedEvent) -> None:
-    """`word` is the recovery that the operator will choose; `amount` 1 also restarts the schedulers."""
+    """`word` is the recovery that the operator will choose; `amount` 1 also restarts the schedulers.
+
+    The operator also corrects the clock of a restarted scheduler: epochs follow it, and no record is left of
+    those that were used at a later time.
+    """
     world.lose_store()
     if event.amount:
         for host in world.hosts.values():
+            host.wall.catch_up()
             for process in host.processes:
                 process.restart_seconds = BOOT_SECONDS
                 process.crash()
@@ -277,11 +273,26 @@ def _wipe_store(world: World, event: PlannedEvent) -> None:
     world.users.operator.patience_seconds = event.seconds
 
 
-def _runtime_fault(name: str, *, value: float | bool | None = None) -> Inject:
-    """Set a field of the node's runtime faults to `value`, by default the event's amount."""
+def _runtime_fault(name: str) -> Inject:
+    """Set a field of the node's runtime faults to the event's amount."""
+    return _field_fault(lambda world, event: world.nodes[event.target].faults, name)
 
+
+def _provider_fault(name: str, *, value: bool | None = None) -> Inject:
+    """Set a field of the provider's faults to `value`, by default the event's amount."""
+
+    def faults_of(world: World, _event: PlannedEvent) -> object:
+        assert isinstance(world, PoolWorld), "the plan has no node pool"
+        return world.provider.faults
+
+    return _field_fault(faults_of, name, value=value)
+
+
+def _field_fault(
+    faults_of: Callable[[World, PlannedEvent], object], name: str, *, value: bool | None = None
+) -> Inject:
     def inject_it(world: World, event: PlannedEvent) -> None:
-        faults = world.nodes[event.target].faults
+        faults = faults_of(world, event)
         healthy = getattr(type(faults)(), name)
         setattr(faults, name, event.amount if value is None else value)
         world.undo_after(event.seconds, lambda: setattr(faults, name, healthy))
@@ -431,7 +442,8 @@ def _slow(faults: StoreFaults, amount: float) -> None:
     faults.delay_seconds = amount
 
 
-MANY, STREAMS, FEDERATION = Group.MANY_SCHEDULERS, Group.STREAMS, Group.FEDERATION
+MANY, STREAMS = Group.MANY_SCHEDULERS, Group.STREAMS
+FEDERATION, NODE_POOL = Group.FEDERATION, Group.NODE_POOL
 _PARTS = ("both", "to", "from")
 
 FAULTS: dict[str, Fault] = {
@@ -536,4 +548,16 @@ FAULTS: dict[str, Fault] = {
     "remote-wipe-store": Fault(draws.drawn_elsewhere, _remotely(_wipe_store), Group.LOSSES),
     "remote-snapshot": Fault(draws.drawn_elsewhere, _remotely(_save_snapshot), Group.LOSSES),
     "token-revoked": Fault(draws.federation(), _federated(_revoke_token), FEDERATION),
+    # The provider of the node pool, and the machines that it creates.
+    "provider-out": Fault(draws.on_all(), _provider_fault("out", value=True), NODE_POOL),
+    "provider-lists-fail": Fault(
+        draws.provider(0.1, 0.3, 0.7), _provider_fault("lists_fail"), NODE_POOL
+    ),
+    "provider-throttles": Fault(draws.provider(0.1, 0.3), _provider_fault("throttled"), NODE_POOL),
+    "provider-answers-lost": Fault(
+        draws.provider(0.3, 0.7), _provider_fault("answers_lost"), NODE_POOL
+    ),
+    "late-machines": Fault(draws.provider(0.3, 0.7), _provider_fault("late"), NODE_POOL),
+    "dead-machines": Fault(draws.provider(0.3, 0.7, 1.0), _provider_fault("dead"), NODE_POOL),
+    "slow-machines": Fault(draws.provider(0.3, 0.7), _provider_fault("slow"), NODE_POOL),
 }

@@ -9,17 +9,21 @@ from persys.sim.actors.intruders import HOSTILE
 from persys.sim.engine.trace import rng
 from persys.sim.scenario.faults import FAULTS, Group, kinds_of
 from persys.sim.scenario.plan import Plan, PlannedEvent, Shape, is_crowded, node_names
+from persys.sim.scenario.set_requests import rollout_faults, set_requests
 from persys.sim.scenario.specs import OWN_IMAGE
 
 VARIANTS = 5
+WORKLOAD_REQUESTS = {"apply": 40, "stop": 15, "start": 20, "delete": 20, "retry": 5}  # weights
 CROWDED = Shape(nodes=2, workloads=600, minutes=4.0)
 CROWDED_EVERY = 16  # seeds
 FEDERATED_SHAPE = Shape(nodes=2, workloads=16, minutes=6.0, remote_nodes=2)
-POOL_SHAPE = Shape(nodes=3, workloads=24, minutes=10.0, pool_machines=3)
+POOL_SHAPE = Shape(nodes=2, workloads=28, minutes=10.0, pool_machines=3)
+SET_SHAPE = Shape(nodes=5, workloads=6, minutes=8.0, sets=4, jobs=3)
 CHANGES = 3.0  # per workload and run
 CROWDED_CHANGES = 0.3
 MANY_SHARE = 0.2  # of seeds have three schedulers
 LOSS_SHARE = 0.35  # of seeds lose their store
+GROWTH_SECONDS = 45.0  # after the demand rises
 SCENARIO_SHARE = 0.75  # of seeds have one of SCENARIOS in addition to their other faults
 SETTLING_SECONDS = 20.0  # before the first fault, so that workloads are running
 
@@ -32,7 +36,11 @@ def shape_for(seed: int) -> Shape:
 def draw(seed: int, shape: Shape) -> Plan:
     random = rng(seed, "plan")
     shape = _complete_shape(seed, shape)
-    requests = [*_users(random, shape), *_operators(random, shape)]
+    requests = [
+        *_users(random, shape),
+        *_operators(random, shape),
+        *set_requests(rng(seed, "sets"), seed, shape),
+    ]
     found = [*requests, *_faults(random, shape, requests)]
     found += _removals(rng(seed, "removals"), shape)
     found += _hostile_nodes(rng(seed, "hostile"), shape, found)
@@ -41,9 +49,12 @@ def draw(seed: int, shape: Shape) -> Plan:
     found += _store_losses(rng(seed, "losses"), shape, requests)
     found += _scheduler_faults(rng(seed, "many"), shape, requests) if shape.schedulers > 1 else ()
     found += _stream_faults(rng(seed, "streams"), shape) if shape.streams else ()
+    found += _rollout_faults(rng(seed, "rollouts"), shape, requests)
     if shape.remote_nodes:
         found += _federation_faults(rng(seed, "federation"), shape, requests)
         found += _remote_losses(rng(seed, "remote losses"), shape)
+    if shape.pool_machines:
+        found = _with_pool(rng(seed, "node pool"), shape, found)
     return Plan(seed, shape, tuple(sorted(found, key=lambda each: (each.at, each.kind))))
 
 
@@ -209,6 +220,13 @@ def _federation_faults(
     return found
 
 
+def _rollout_faults(
+    random: Random, shape: Shape, requests: list[PlannedEvent]
+) -> list[PlannedEvent]:
+    found = rollout_faults(random, requests, lambda kind, at: _fault(random, kind, at, shape))
+    return [each for each in found if each.at < shape.minutes * 60]
+
+
 def _remote_losses(random: Random, shape: Shape) -> list[PlannedEvent]:
     """The remote cluster loses its store, and is often restored from an old snapshot."""
     if random.random() >= LOSS_SHARE:
@@ -222,6 +240,61 @@ def _remote_losses(random: Random, shape: Shape) -> list[PlannedEvent]:
         PlannedEvent(saved_at, "remote-snapshot"),
         PlannedEvent(lost_at, "remote-wipe-store", seconds=patience, amount=forgets, word=recovery),
     ]
+
+
+def _with_pool(random: Random, shape: Shape, happenings: list[PlannedEvent]) -> list[PlannedEvent]:
+    gaps = _demand_gaps(random)
+    for gap in gaps:
+        happenings = _with_demand_gap(random, shape, happenings, gap)
+    found = [*happenings, *_provider_faults(random, shape, gaps)]
+    return [each for each in found if each.at < shape.minutes * 60]
+
+
+def _demand_gaps(random: Random) -> list[tuple[float, float]]:
+    """When the demand falls and when it rises again, after the machines of the pool were idle."""
+    gaps, rises_at = [], 0.0
+    for _ in range(random.randint(0, 2)):
+        falls_at = rises_at + random.uniform(80, 150)
+        rises_at = falls_at + random.uniform(130, 200)
+        gaps.append((falls_at, rises_at))
+    return gaps
+
+
+def _with_demand_gap(
+    random: Random, shape: Shape, happenings: list[PlannedEvent], gap: tuple[float, float]
+) -> list[PlannedEvent]:
+    """All workloads are deleted, and applied again at the end of the gap. Faults stay."""
+    falls_at, rises_at = gap
+    found = [
+        each
+        for each in happenings
+        if each.kind not in WORKLOAD_REQUESTS or not falls_at <= each.at < rises_at
+    ]
+    for number in range(shape.workloads):
+        name, variant = f"w{number:02d}", random.randrange(VARIANTS)
+        found.append(PlannedEvent(falls_at + random.uniform(0, 10), "delete", name))
+        applied_at = rises_at + random.uniform(0, 15)
+        found.append(PlannedEvent(applied_at, "apply", name, amount=variant))
+    return found
+
+
+def _provider_faults(
+    random: Random, shape: Shape, gaps: list[tuple[float, float]]
+) -> list[PlannedEvent]:
+    """Few kinds, mostly while the pool grows."""
+    enabled = random.sample(kinds_of(Group.NODE_POOL), k=random.randint(2, 5))
+    rises = [0.0, *(rises_at for _, rises_at in gaps)]
+    times = [
+        (kind, rises_at + random.uniform(0, GROWTH_SECONDS))
+        for rises_at in rises
+        for kind in enabled
+        if random.random() < 0.75
+    ]
+    times += [
+        (random.choice(enabled), random.uniform(0, shape.minutes * 60))
+        for _ in range(random.randint(0, 4))
+    ]
+    return [_fault(random, kind, at, shape) for kind, at in times]
 
 
 def _stream_faults(random: Random, shape: Shape) -> list[PlannedEvent]:
@@ -256,9 +329,7 @@ def _users(random: Random, shape: Shape) -> list[PlannedEvent]:
 
 
 def _user_request(random: Random, at: float, name: str) -> PlannedEvent:
-    kind = random.choices(
-        ("apply", "stop", "start", "delete", "retry"), weights=(40, 15, 20, 20, 5)
-    )[0]
+    kind = random.choices(list(WORKLOAD_REQUESTS), weights=list(WORKLOAD_REQUESTS.values()))[0]
     return PlannedEvent(at, kind, name, amount=random.randrange(VARIANTS) if kind == "apply" else 0)
 
 

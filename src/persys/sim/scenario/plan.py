@@ -24,6 +24,8 @@ class Shape(Struct, frozen=True):
     remote_nodes: int = 0  # of a second cluster, which the first one uses as a federated node
     remote_schedulers: int = 0  # 0: chosen by the seed
     pool_machines: int = 0  # the maximum of a node pool; 0: there is none
+    sets: int = 0
+    jobs: int = 0
     site: str = ""  # the prefix of the names; empty for the first cluster
 
     def name(self, name: str) -> str:
@@ -90,6 +92,14 @@ def remote_shape(shape: Shape) -> Shape:
         streams=shape.streams,
         site=REMOTE,
     )
+
+
+def set_names(shape: Shape) -> list[str]:
+    return [f"web{number}" for number in range(shape.sets)]
+
+
+def job_names(shape: Shape) -> list[str]:
+    return [f"job{number}" for number in range(shape.jobs)]
 
 
 def scheduler_names(shape: Shape) -> list[str]:

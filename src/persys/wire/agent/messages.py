@@ -76,6 +76,8 @@ def apply_message(
         stop_after_seconds=workload.stop_after_seconds,
         secret_env=resolved.secret_env if resolved is not None else (),
         proof=proof,
+        run_once=workload.runs_once,
+        run_deadline_seconds=workload.run_deadline_seconds,
     )
 
 
@@ -106,6 +108,8 @@ def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
         ),
         secret_env=tuple(message.secret_env),
         proof=message.proof,
+        run_once=message.run_once,
+        run_deadline_seconds=message.run_deadline_seconds,
     )
 
 

@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from persys.errors import InvalidError
 from persys.model.spec import Disk, Network, RestartPolicy, VMSpec
 from persys.wire.gen.agent.v1 import agent_pb2
-from persys.wire.spec import checks, fields, login, vm_rules
+from persys.wire.spec import checks, fields, health, login, vm_rules
 
 OS_IMAGE_KEY = "persys.os_image"
 
@@ -76,6 +76,7 @@ def vm(message: agent_pb2.VMSpec, where: str = "spec.vm") -> VMSpec:
         restart=_restart(message, f"{where}.restart_policy"),
         stop_grace_seconds=message.stop_grace_seconds,
         login=login.login(message.login, f"{where}.login"),
+        health=health.health_check(message.health_check, f"{where}.health_check", health.VM_TYPES),
     )
     vm_rules.cloud_init(spec.cloud_init, spec.cloud_init_base64, where, field="cloud_init_config")
     return vm_rules.checked(spec, where, device_field="device", address_field="ip_address")
@@ -114,6 +115,7 @@ def vm_message(spec: VMSpec) -> agent_pb2.VMSpec:
         restart_policy=_restart_message(spec.restart),
         stop_grace_seconds=spec.stop_grace_seconds,
         login=login.login_message(spec.login, agent_pb2.VMLogin),
+        health_check=health.health_message(spec.health, agent_pb2.HealthCheck),
     )
 
 

@@ -127,6 +127,7 @@ class _Reader:
             privileged_by=privileged_by,
             holds_data=any(not bind.read_only for bind in binds)
             or any(self._names_volume(parts) for parts in found.values()),
+            restarts=next((s.name for s in services if s.restart.name != "no"), ""),
         )
         networks = ("default", *yaml.mapping_at(top, "networks"))
         return StackFile(

@@ -7,6 +7,8 @@ Called by the scheduler's API, the agent's uplink, the client and the spec file 
 `spec_encode.py`  a spec of the model, encoded; the reverse of `spec_decode.py`
 `placement.py`    placement rules and taints
 `nodepools.py`    node pools, their machines and steps
+`sets.py`         sets, their templates, revisions and members
+`jobs.py`         jobs and their runs
 `planning.py`     explain, plan and capacity
 `views.py`        events, suggestions, orphans and recovered workloads
 """

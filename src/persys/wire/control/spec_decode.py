@@ -218,6 +218,9 @@ def vm(message: control_pb2.VMSpec) -> VMSpec:
             restart=checks.restart_policy(message.restart_policy, "spec.vm.restart_policy"),
             stop_grace_seconds=message.stop_grace_seconds,
             login=login.login(message.login, "spec.vm.login"),
+            health=health.health_check(
+                message.health_check, "spec.vm.health_check", health.VM_TYPES
+            ),
         ),
         "spec.vm",
         device_field="mount_point",

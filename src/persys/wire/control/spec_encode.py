@@ -139,4 +139,5 @@ def _vm_message(spec: VMSpec) -> control_pb2.VMSpec:
         restart_policy="" if spec.restart == RestartPolicy() else _restart_word(spec.restart),
         stop_grace_seconds=spec.stop_grace_seconds,
         login=login.login_message(spec.login, control_pb2.VMLogin),
+        health_check=health.health_message(spec.health, control_pb2.HealthCheck),
     )

@@ -31,6 +31,7 @@ SECONDS_OF_A_YEAR = (0, 366 * 24 * 60 * 60)
 
 # The maximum size of the lists of one node, and of one response.
 WORKLOADS_OF_A_NODE: Final = 10_000
+ORDERS_MAX: Final = 64  # of one batch
 VIEWS: Final = 1_000_000
 
 
@@ -48,13 +49,15 @@ TEXTS: dict[str, int] = {
         pool_name project_name removed_workload_ids secret_env service session_id shares_with suggestion_id
         target_workload task_id token_id used_by user workload_id workload_ids bound stranded name
         network bridge created_by updated_by status_updated_by allow_secrets rule prefix
-        pool_id provider region machine size credentials provider_id
+        pool_id provider region machine size credentials provider_id set_id owner job_id
+        run_id timezone
         """,
     ),
     # "operator/name by token id via gateway/name".
-    **_all(4 * NAME, "identity submitted_by decided_by"),
+    **_all(4 * NAME, "identity submitted_by decided_by RevisionView.created_by"),
     **_all(PATH, "OrphanView.secrets RecoveredWorkload.secrets"),  # also vault/<path>
     "ApplyWorkloadRequest.id": NAME,
+    "ApplyResult.id": NAME,
     "DeleteWorkloadRequest.id": NAME,
     "GetWorkloadStatusRequest.id": NAME,
     "WorkloadStatus.id": NAME,
@@ -74,6 +77,7 @@ TEXTS: dict[str, int] = {
         return role serial sha256 source source_type state status strategy stream
         supported_storage_drivers supported_workload_types type unavailable_types unit volume_policy
         where ip_address static_ip gateway nameservers limited_by mode version
+        every order on_failure outcome phase health overlap
         """,
     ),
     "agent_version": NAME,
@@ -86,13 +90,15 @@ TEXTS: dict[str, int] = {
         """
         after before change changes copies detail error error_message left_out message next_steps placement
         problem problems journal_problem runtime_problem reason status_reason summary text field
+        scale_reason prometheus_query
         """,
     ),
     # Paths, addresses and references.
     **_all(PATH, "container_path git_path host_path mount_path mount_point path store"),
-    **_all(URL, "git_repo url os_image software_url"),
+    **_all(URL, "git_repo url os_image software_url prometheus_url"),
     "software_sha256": WORD,
     "git_ref": 1_024,
+    "cron": 1_024,
     "image": 1_024,
     "grpc_endpoint": 1_024,
     "leader_endpoint": 1_024,
@@ -157,6 +163,7 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "memory_swap_bytes": (-1, checks.MEMORY_BYTES_MAX),
     **_all((0, checks.PORT_MAX), "host_port container_port port"),
     "stop_after_seconds": (0, checks.STOP_AFTER_SECONDS_MAX),
+    "run_deadline_seconds": SECONDS_OF_A_YEAR,
     "stop_grace_seconds": (0, checks.STOP_GRACE_SECONDS_MAX),
     "max_retry_count": INT32,
     **_all(NATURAL32, "interval_seconds timeout_seconds start_period_seconds retries vcpus"),
@@ -164,6 +171,16 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "priority": INT32,
     "tier": (0, checks.TIER_MAX),
     **_all((0, 1_000), "min max"),
+    # Sets. Their decoder checks the values, with a message for users.
+    **_all(INT32, "replicas max_parallel canary ScalePolicy.min ScalePolicy.max"),
+    **_all(INT32, "ScalePolicy.cpu_percent memory_percent UndoRolloutRequest.revision"),
+    **_all(INT32, "min_healthy_seconds healthy_deadline_seconds bake_seconds cooldown_seconds"),
+    **_all(NATURAL32, "index revision target_revision stable_revision"),
+    **_all(NATURAL32, "member_count_wanted member_count healthy_count updated_count"),
+    # Jobs, in the same way.
+    **_all(INT32, "completions parallelism JobSpec.retries keep fail_on"),
+    "start_within_seconds": (-(2**63), 2**63 - 1),
+    **_all(NATURAL32, "attempt succeeded_count failed_count active_count"),
     **_all(SECONDS_OF_A_YEAR, "idle_after_seconds provision_deadline_seconds"),
     "failure_count": NATURAL32,
     **_all(INT32, "desired_replicas replica_delta"),
@@ -182,7 +199,7 @@ NUMBERS: dict[str, tuple[int, int]] = {
     **_all(UNIX_SECONDS, "added_at collected_at created_at ended_at started_at updated_at"),
     # Flow control of the control stream: messages of one call in flight.
     **_all((0, 4_096), "window taken"),
-    "StreamReply.code": NATURAL32,
+    **_all(NATURAL32, "StreamReply.code ApplyResult.code"),
     "ExecExit.code": INT32,
     **_all((0, 2**64 - 1), "id number"),
     # Counts of the scheduler.
@@ -210,6 +227,7 @@ REALS: dict[str, tuple[float, float]] = {
     **_all((0.0, 100.0), "cpu_utilization disk_utilization memory_utilization"),
     **_all((-1e12, 1e12), "available_cpu_cores total_cpu_cores"),
     "value": (-1e300, 1e300),
+    "prometheus_target": (-1e300, 1e300),
     "core_hour_price": (0.0, checks.PRICE_MAX),
     **_all((0.0, checks.PRICE_MAX), "hour_price spend_per_hour spend_per_hour_max"),
 }
@@ -218,6 +236,7 @@ COUNTS: dict[str, int] = {
     **_all(1_000, "args command ports secret_env"),
     **_all(200, "volumes files kinds"),
     **_all(100, "constraints managed_volumes ssh_keys taints tolerations"),
+    "fail_on": 256,
     **_all(64, "disks features deeds"),
     **_all(32, "networks nameservers spread_over sizes"),
     **_all(16, "supported_storage_drivers supported_workload_types unavailable_types"),
@@ -226,10 +245,11 @@ COUNTS: dict[str, int] = {
     **_all(WORKLOADS_OF_A_NODE, "removed_workload_ids workload_statuses workload_usage"),
     "ListWorkloadsResponse.workloads": VIEWS,
     "actions": WORKLOADS_OF_A_NODE,
+    **_all(ORDERS_MAX, "orders results"),
     "ListVolumesResponse.volumes": VIEWS,
     **_all(10_000, "node_ids workload_ids"),
     "allow_secrets": 1_000,
-    "PlanWorkloadsRequest.workloads": 10_000,
+    **_all(10_000, "PlanWorkloadsRequest.workloads PlanWorkloadsRequest.sets"),
     # Lists in responses of the scheduler and agents.
     **_all(
         VIEWS,
@@ -237,6 +257,7 @@ COUNTS: dict[str, int] = {
         blocked bound changes copies counts displaces drifts events found history images items left_out losses
         next_steps nodes plans problems records score secrets stranded tokens used_by versions recovered
         suggestions pools machines steps quarantined policy_violations DiagnosticsView.internal_errors
+        sets members revisions jobs runs
         """,
     ),
 }
@@ -264,6 +285,7 @@ ESSENTIAL = frozenset(
         "IntentView.id",
         "IntentView.epoch",
         "IntentView.intent",
+        "ApplyResult.id",
         "AgentAction.task_id",
         "AgentAction.workload_id",
         "VolumeView.name",

@@ -1,4 +1,4 @@
-"""Text, default and example of every field of a spec file, in the order of the reference.
+"""Text, default and example of every field of workloads and node pools, in the order of the reference.
 
 A test compares the names with the contract, and reads each example. Limits that the decoders check, beyond
 those of `wire/limits/table.py`, are set here from the constants of the decoders.
@@ -29,19 +29,8 @@ class Field(NamedTuple):
     items_max: int | None = None
 
 
-class Section(NamedTuple):
-    """A mapping of a spec file: its place in the file, and the message of the contract, if it has one."""
-
-    title: str
-    place: str
-    text: str
-    fields: Mapping[str, Field]
-    message: str = ""
-    short: str = ""  # the pattern of its short form
-    short_text: str = ""
-
-
 ID_PATTERN = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+PERCENT_PATTERN = "^[0-9]{1,5} *%$"
 DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$|^[0-9]+(\.[0-9]+)?$"
 RESTART_PATTERN = "^on-failure:[0-9]+$"
 _RESTARTS = ("no", "always", "on-failure", "unless-stopped")
@@ -190,7 +179,7 @@ HEALTH_CHECK: Mapping[str, Field] = {
         "http",
         choices=tuple(kind.value for kind in HealthType),
     ),
-    "port": Field("port in the container, for `http` and `tcp`", 80, least=1),
+    "port": Field("port in the container or VM, for `http` and `tcp`", 80, least=1),
     "path": Field("URL path, for `http`; status 200 to 399 is healthy", "/healthz", "/"),
     "command": Field("command, for `exec`; exit code 0 is healthy", ["pg_isready"]),
     "interval_seconds": Field("seconds between two checks; 0: 10", 5, 0, least=0, most=_SECONDS),
@@ -273,6 +262,7 @@ VM: Mapping[str, Field] = {
     ),
     "cloud_init": Field("cloud-init data", {"user_data": "#cloud-config\npackages: [nginx]\n"}),
     "managed_volumes": Field("volumes, each attached as a disk", [{"name": "data", "size_gb": 50}]),
+    "health_check": Field("health check; default: none", "guest-agent"),
     "restart_policy": _RESTART,
     "stop_grace_seconds": Field(
         "seconds for a shutdown before the VM is powered off; 0: `PERSYS_VM_STOP_GRACE` of the node",
@@ -432,59 +422,3 @@ SOFTWARE: Mapping[str, Field] = {
     "url": Field("http(s) URL of the file", "https://files.example.com/persys.deb", required=True),
     "sha256": Field("its SHA-256", "0" * 64, required=True, pattern="^[0-9a-f]{64}$"),
 }
-
-SECTIONS = (
-    Section(
-        "Workload",
-        "",
-        "The top level of a document. Set one of `container`, `compose` and `vm`.",
-        WORKLOAD,
-    ),
-    Section("Resources", "resources", "", RESOURCES, "ResourceRequirements"),
-    Section("Container", "container", "", CONTAINER, "ContainerSpec"),
-    Section(
-        "Port",
-        "container.ports[]",
-        "",
-        PORT,
-        "Port",
-        r"^([0-9]+:)?[0-9]+(/(tcp|udp))?$",
-        '`"8080:80"`, `"8080:80/udp"`, or `"80"` for a host port that the node selects',
-    ),
-    Section(
-        "Volume of the node",
-        "container.volumes[]",
-        "",
-        VOLUME,
-        "VolumeMount",
-        "^/[^:]*:/[^:]*(:(ro|rw))?$",
-        '`"/host/path:/container/path"`, with `:ro` for read-only',
-    ),
-    Section(
-        "Managed volume",
-        "container.managed_volumes[], vm.managed_volumes[]",
-        "",
-        MANAGED_VOLUME,
-        "ManagedVolumeSpec",
-    ),
-    Section("File", "container.files[]", "", FILE, "FileMount"),
-    Section(
-        "Health check",
-        "container.health_check",
-        "",
-        HEALTH_CHECK,
-        "HealthCheck",
-        r"^(http:[0-9]{1,5}(/\S*)?|tcp:[0-9]{1,5}|image|none)$",
-        '`"http:8080/healthz"`, `"tcp:5432"`, `image` (that of the image) or `none`',
-    ),
-    Section("Compose stack", "compose", "Set `inline_yaml` or `git_repo`.", COMPOSE, "ComposeSpec"),
-    Section("Virtual machine", "vm", "", VM, "VMSpec"),
-    Section("Disk", "vm.disks[]", "", DISK, "DiskConfig"),
-    Section("Network", "vm.networks[]", "", NETWORK, "NetworkConfig"),
-    Section("Login", "vm.login", "", LOGIN, "VMLogin"),
-    Section("Cloud-init", "vm.cloud_init", "", CLOUD_INIT, "CloudInitConfig"),
-    Section("Placement rules", "placement", "", PLACEMENT, "PlacementRules"),
-    Section("Node pool", "", "A file for `persysctl nodepool create`.", POOL),
-    Section("Machine size", "sizes[]", "", SIZE, "MachineSize"),
-    Section("Software", "software", "", SOFTWARE),
-)

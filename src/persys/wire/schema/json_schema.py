@@ -1,6 +1,7 @@
-"""The JSON schema (draft 7) of spec files: workloads and node pools."""
+"""The JSON schema (draft 7) of spec files: workloads, sets, jobs and node pools."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -9,12 +10,21 @@ from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.limits.table import COUNTS, MAPS, NUMBERS, REALS, TEXTS
 from persys.wire.schema.descriptions import (
     DURATION_PATTERN,
+    PERCENT_PATTERN,
     POOL,
-    SECTIONS,
     SOFTWARE,
     WORKLOAD,
     Field,
-    Section,
+)
+from persys.wire.schema.sections import SECTIONS, Section
+from persys.wire.schema.set_job_descriptions import (
+    JOB,
+    JOB_OPTIONS,
+    PROMETHEUS,
+    SCALE,
+    SCHEDULE,
+    SET,
+    UPDATE,
 )
 
 Schema = dict[str, Any]
@@ -24,7 +34,17 @@ _AS_WRITTEN: Schema = {"type": ["string", "number", "boolean"]}
 _STATUS: Schema = {"type": "object", "description": "printed by `get -o yaml`; ignored"}
 _TYPES = ("container", "compose", "vm")
 _OCTAL = "mode"
+_DOCUMENTS = ("Workload", "Set", "Job", "NodePool")
 _BY_MESSAGE = {section.message: section for section in SECTIONS if section.message}
+_BY_DEFINITION = {section.definition: section for section in SECTIONS if section.definition}
+# The mappings of sets and jobs.
+_OWN_REFERENCES = {
+    "update": "UpdatePolicy",
+    "scale": "ScalePolicy",
+    "prometheus": "Prometheus",
+    "job": "JobOptions",
+    "schedule": "Schedule",
+}
 # The type stubs have two kinds of descriptors; at run time there is one.
 _Descriptor = Any
 
@@ -38,20 +58,23 @@ def document() -> Schema:
         "Workload": _workload(),
         "WorkloadOfTheContract": _of_the_contract(),
         "NodePool": _node_pool(),
-        "Software": _mapping_of(SOFTWARE, {name: {"type": "string"} for name in SOFTWARE}),
+        "Software": _own_mapping(SOFTWARE),
+        "Set": _workload_with(SET, without=("revision_id",)),
+        "UpdatePolicy": _own_mapping(UPDATE),
+        "ScalePolicy": _own_mapping(SCALE),
+        "Prometheus": _own_mapping(PROMETHEUS),
+        "Job": _workload_with(JOB, without=("revision_id", "desired_state")),
+        "JobOptions": _own_mapping(JOB_OPTIONS),
+        "Schedule": _with_short_form(_BY_DEFINITION["Schedule"], _own_mapping(SCHEDULE)),
         **{name: _of_message(section) for name, section in _BY_MESSAGE.items()},
     }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Spec file of Persys Compute",
         "anyOf": [
-            _reference("Workload"),
-            _reference("NodePool"),
+            *(_reference(name) for name in _DOCUMENTS),
             _reference("WorkloadOfTheContract"),
-            {
-                "type": "array",
-                "items": {"anyOf": [_reference("Workload"), _reference("NodePool")]},
-            },
+            {"type": "array", "items": {"anyOf": [_reference(name) for name in _DOCUMENTS]}},
         ],
         "definitions": definitions,
     }
@@ -66,10 +89,49 @@ def field_schema(message: str, name: str) -> Schema:
 
 
 def _workload() -> Schema:
-    found = _mapping_of(WORKLOAD, {name: _top_level(name) for name in WORKLOAD})
+    return _workload_with({}, without=())
+
+
+def _workload_with(own: Mapping[str, Field], *, without: tuple[str, ...]) -> Schema:
+    """A workload with the keys of a set or job."""
+    fields = {name: field for name, field in WORKLOAD.items() if name not in without}
+    schemas = {name: _top_level(name) for name in fields}
+    found = _mapping_of({**own, **fields}, {**_own_schemas(own), **schemas})
     pairs = [(one, two) for one in _TYPES for two in _TYPES if one < two]
     found["properties"]["status"] = _STATUS
     return {**found, "not": {"anyOf": [{"required": list(pair)} for pair in pairs]}}
+
+
+def _own_mapping(fields: Mapping[str, Field]) -> Schema:
+    return _mapping_of(fields, _own_schemas(fields))
+
+
+def _own_schemas(fields: Mapping[str, Field]) -> dict[str, Schema]:
+    """Of keys that are not fields of the contract: the type is that of the example."""
+    return {name: _own(name, field) for name, field in fields.items()}
+
+
+def _own(name: str, field: Field) -> Schema:
+    bounds = {"minimum": field.least, "maximum": field.most}
+    if name in _OWN_REFERENCES:
+        return _reference(_OWN_REFERENCES[name])
+    if field.choices:
+        return {"type": "string", "enum": list(field.choices)}
+    if field.pattern == DURATION_PATTERN:
+        return _duration()
+    if field.pattern == PERCENT_PATTERN:
+        text = {"type": "string", "pattern": PERCENT_PATTERN}
+        return {"anyOf": [text, {"type": "integer", **bounds}]}
+    match field.example:
+        case list():
+            items = {"type": "integer", **bounds}
+            return {"type": "array", "items": items, "maxItems": field.items_max}
+        case int():
+            return {"type": "integer", **bounds}
+        case float():
+            return {"type": "number", "exclusiveMinimum": 0}
+        case _:
+            return {"type": "string"}
 
 
 def _of_the_contract() -> Schema:
@@ -131,8 +193,10 @@ def _of_message(section: Section) -> Schema:
         section.fields,
         {name: _of_field(names[name], field) for name, field in section.fields.items()},
     )
-    if not section.short:
-        return found
+    return _with_short_form(section, found) if section.short else found
+
+
+def _with_short_form(section: Section, found: Schema) -> Schema:
     short = {"type": ["string", "integer"], "pattern": section.short}
     return {"anyOf": [{**short, "description": section.short_text}, found]}
 

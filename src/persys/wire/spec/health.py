@@ -1,6 +1,7 @@
 """Health checks in both contracts and in the short form of spec files, converted to and from the model."""
 
 import re
+from collections.abc import Sequence
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -16,18 +17,26 @@ FAILURES_MAX = 1000
 
 HealthMessage = TypeVar("HealthMessage", control_pb2.HealthCheck, agent_pb2.HealthCheck)
 
-_TYPES = {kind.value: kind for kind in HealthType}
-_EXPECTED = "http, tcp, exec, image or none"
+# What a check of a VM may be: its node cannot run a command in it, and its image has no check.
+VM_TYPES = (HealthType.HTTP, HealthType.TCP, HealthType.GUEST_AGENT, HealthType.NONE)
+CONTAINER_TYPES = tuple(kind for kind in HealthType if kind is not HealthType.GUEST_AGENT)
+_SHORT_WORDS = (HealthType.NONE, HealthType.IMAGE, HealthType.GUEST_AGENT)
 _SHORT = re.compile(r"(?P<type>http|tcp):(?P<port>\d{1,5})(?P<path>/\S*)?")
 # Printable, without spaces: it becomes part of an HTTP request line.
 _URL_PATH = re.compile(r"/[!-~]*")
 
 
 def health_check(
-    message: control_pb2.HealthCheck | agent_pb2.HealthCheck, path: str
+    message: control_pb2.HealthCheck | agent_pb2.HealthCheck,
+    path: str,
+    types: Sequence[HealthType] = CONTAINER_TYPES,
 ) -> HealthCheck:
     """Without a type, the type follows from the fields that are set."""
-    kind = checks.word(message.type or _implied(message), _TYPES, f"{path}.type", _EXPECTED)
+    if not message.ByteSize():
+        return HealthCheck()
+    known = {kind.value: kind for kind in types}
+    expected = f"{', '.join(types[:-1])} or {types[-1]}"
+    kind = checks.word(message.type or _implied(message), known, f"{path}.type", expected)
     probes = kind in (HealthType.HTTP, HealthType.TCP)
     if probes or message.port:
         checks.number(message.port, f"{path}.port", least=1, most=checks.PORT_MAX)
@@ -77,16 +86,16 @@ def health_message(check: HealthCheck, kind: type[HealthMessage]) -> HealthMessa
 
 
 def short(path: str, text: str, message: Message) -> None:
-    """`http:8080/healthz`, `tcp:5432`, `image` or `none`."""
+    """`http:8080/healthz`, `tcp:5432`, `image`, `none`, or `guest-agent` of a VM."""
     assert isinstance(message, control_pb2.HealthCheck)
     found = _SHORT.fullmatch(text)
-    if text in (HealthType.NONE, HealthType.IMAGE):
+    if text in _SHORT_WORDS:
         message.type = text
     elif found is None or (found["type"] == HealthType.TCP and found["path"]):
         raise InvalidError(
             path,
-            f'invalid health check {text!r}: expected "http:8080/healthz", "tcp:5432", "image", "none" '
-            "or a mapping, for example command: [cat, /ready]",
+            f'invalid health check {text!r}: expected "http:8080/healthz", "tcp:5432", "image", "none", '
+            '"guest-agent" of a VM, or a mapping, for example command: [cat, /ready]',
         )
     else:
         message.type, message.port = found["type"], int(found["port"])

@@ -3,11 +3,13 @@
 Hand-written instead of a YAML-to-protobuf library: line numbers and safe handling of untrusted aliases are
 required. Called by the CLI, the dashboard and GitOps.
 
-`parser.py`      files to ApplyWorkload requests, with the short forms of ports, volumes and health checks
-`document.py`    other documents: views of workloads and Compose files; positions of fields
-`overrides.py`   changes before the validation: variables and `--set`
-`pool_file.py`   node pools
-`export.py`      workloads and node pools as documents, for `get -o yaml`
-`strict.py`      strict decoding of YAML nodes into protobuf messages
-`yaml_nodes.py`  traversal of untrusted YAML within a budget
+`parser.py`          files to requests, with the short forms of ports, volumes and health checks
+`spec_documents.py`  the documents of a file: workloads, sets, jobs and node pools
+`document.py`        other formats: views of workloads and Compose files; positions of fields
+`overrides.py`       changes before the validation: variables and `--set`
+`set_file.py`, `job_file.py`, `pool_file.py`  the keys of sets, jobs and node pools
+`export.py`          workloads, sets, jobs and node pools as documents, for `get -o yaml`
+`value_readers.py`   durations, percentages and words of these keys
+`strict.py`          strict decoding of YAML nodes into protobuf messages
+`yaml_nodes.py`      traversal of untrusted YAML within a budget
 """

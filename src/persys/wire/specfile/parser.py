@@ -1,15 +1,17 @@
-"""Parses spec files (YAML with one or more documents, or JSON) into ApplyWorkload requests and node pools.
+"""Parses spec files (YAML with one or more documents, or JSON) into workloads, sets, jobs and node pools.
 
 Two formats are accepted. The flat format has `id` and the fields of the spec at the top level; its `status`,
 which `workload get -o yaml` prints, is ignored. The format of the contract has `workload_id` and the spec
 under `spec`. A document without a spec changes only the desired state of its workload. Views of workloads and
-Compose files are accepted too, see `document.py`. A document with `kind: nodepool` is a node pool.
+Compose files are accepted too, see `document.py`.
+
+A document with `kind: set`, `kind: job` or `kind: nodepool` is one. Without a kind, a workload with a key of
+a set or of a job is a set or a job.
 """
 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
@@ -23,7 +25,6 @@ from persys.core.bounded_yaml import (
     YamlLimits,
     compose_all,
 )
-from persys.core.duration import parse_duration
 from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 from persys.model.ids import workload_id
@@ -32,6 +33,7 @@ from persys.wire.control.spec_decode import workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.spec import health
 from persys.wire.spec.checks import PORT_MAX
+from persys.wire.specfile import job_file, pool_file, set_file
 from persys.wire.specfile.document import (
     child,
     compose_document,
@@ -45,13 +47,18 @@ from persys.wire.specfile.document import (
 )
 from persys.wire.specfile.overrides import (
     UNCHANGED,
-    MissingVariable,
     Overrides,
     assign,
     compose_variables,
     interpolate,
 )
-from persys.wire.specfile.pool_file import KIND, read_pool
+from persys.wire.specfile.spec_documents import (
+    Document,
+    JobDocument,
+    PoolDocument,
+    SetDocument,
+    SpecDocument,
+)
 from persys.wire.specfile.strict import (
     NOWHERE,
     Position,
@@ -63,6 +70,7 @@ from persys.wire.specfile.strict import (
     text_of,
     unknown_key,
 )
+from persys.wire.specfile.value_readers import seconds_of
 
 _PORT = re.compile(r"(?:(?P<host>\d+):)?(?P<container>\d+)(?:/(?P<protocol>tcp|udp))?")
 
@@ -72,56 +80,16 @@ _STATUS = "status"
 _KUBERNETES = "apiVersion"
 _OF_REQUEST = ("revision_id", "desired_state")
 _FLAT = ("id", *_OF_SPEC, _STOP_AFTER, *_OF_REQUEST)
+_KINDS = (set_file.KIND, job_file.KIND, pool_file.KIND)
+_KIND_OF_KEY = {
+    **dict.fromkeys(set_file.KEYS, set_file.KIND),
+    **dict.fromkeys(job_file.KEYS, job_file.KIND),
+}
 _OF_REQUEST_IN_CAMEL = ("revisionId", "desiredState")
 _ONLY_ON_THE_WIRE = frozenset({"workload_id", "workloadId", "spec"})
 _INT64_MAX = 2**63 - 1
 # A file on the command line may contain thousands of workloads; servers pass smaller limits.
 FILE_LIMITS = YamlLimits(bytes_max=16 * 1024 * 1024, nodes_max=1_000_000, documents_max=20_000)
-
-
-@dataclass(frozen=True, slots=True)
-class SpecDocument:
-    """One workload of a file, and its line (0: unknown)."""
-
-    request: control_pb2.ApplyWorkloadRequest
-    line: int
-    node: Node
-    compose: Node | None = None  # the Compose file that it was made from
-    missing: list[MissingVariable] = field(default_factory=list)  # of the Compose file
-
-    @property
-    def id(self) -> str:
-        return self.request.workload_id
-
-    def located(self, field: str, problem: str) -> tuple[Position, str, str]:
-        """The position of an error about a field, or of the nearest parent of it; the field; the error."""
-        if not self.line:
-            return NOWHERE, field, problem
-        if self.compose is not None:
-            err = compose_error(InvalidError(field, problem), self.compose)
-            return err.at, err.field, err.problem
-        at, text = located(self.node, field, problem)
-        return at, field, text
-
-
-@dataclass(frozen=True, slots=True)
-class PoolDocument:
-    """One node pool of a file, and its line (0: unknown)."""
-
-    pool: control_pb2.NodePoolSpec
-    line: int
-    node: Node
-
-    @property
-    def id(self) -> str:
-        return self.pool.pool_id
-
-    def located(self, field: str, problem: str) -> tuple[Position, str, str]:
-        at, text = located(self.node, field, problem) if self.line else (NOWHERE, problem)
-        return at, field, text
-
-
-Document = SpecDocument | PoolDocument
 
 
 def read_spec_file(
@@ -131,11 +99,11 @@ def read_spec_file(
     stack_id: str = "",
     directory: str = "",
 ) -> list[SpecDocument]:
-    """All workloads in the file. Raises SpecFileError for the first error, and for a node pool."""
+    """All workloads in the file. Raises SpecFileError for the first error, and for any other document."""
     workloads: list[SpecDocument] = []
     for document in read_documents(text, limits, stack_id=stack_id, directory=directory):
-        if isinstance(document, PoolDocument):
-            raise error_at(document.node, "kind", "a node pool is not a workload")
+        if not isinstance(document, SpecDocument):
+            raise error_at(document.node, "kind", f"a {document.noun} is not a workload")
         workloads.append(document)
     return workloads
 
@@ -149,14 +117,14 @@ def read_documents(
     overrides: Overrides = UNCHANGED,
     has_positions: bool = True,
 ) -> list[Document]:
-    """All workloads and node pools in the file. Raises SpecFileError for the first error.
+    """All documents of the file. Raises SpecFileError for the first error.
 
     The id of a Compose file is `stack_id`, else the file's `name`, else `directory`. Without `has_positions`
     errors have none, because the user did not write the text.
     """
     nodes, positions = _parsed(text, limits)
     positions = positions and has_positions
-    found: dict[tuple[type, str], Document] = {}
+    found: dict[tuple[str, str], Document] = {}
     for node in nodes:
         line = node.start_mark.line + 1 if positions else 0
         try:
@@ -171,7 +139,7 @@ def read_documents(
             at, problem = located(node, err.field, err.problem)
             at = at if positions or at.option else NOWHERE
             raise SpecFileError(err.field, problem, at=at) from None
-        key = (type(document), document.id)
+        key = (document.names, document.id)
         if key in found:
             at = position_of(node) if positions else NOWHERE
             raise SpecFileError("id", f"{document.id!r} is used twice", at=at)
@@ -185,10 +153,45 @@ def _document(node: Node, text: str, line: int, overrides: Overrides) -> Documen
     if overrides.variables is not None:
         interpolate(node, text, overrides.variables)
     assign(node, overrides.assignments)
-    kind = child(node, "kind")
-    if kind is not None and kind[0].value == KIND:
-        return PoolDocument(read_pool(node), line, node)
-    return SpecDocument(_request(node), line, node)
+    kind = _kind(node)
+    if kind == pool_file.KIND:
+        return PoolDocument(pool_file.read_pool(node), line, node)
+    if not kind:
+        return SpecDocument(_request(node), line, node)
+    own, others = _split(node, kind)
+    request = _request(others)
+    if request.revision_id:
+        raise InvalidError("revision_id", f"is not used by a {kind}")
+    if kind == set_file.KIND:
+        return SetDocument(set_file.read_set(own, request), line, node)
+    if request.desired_state:
+        raise InvalidError("desired_state", "is not used by a job; see `persysctl job suspend`")
+    return JobDocument(job_file.read_job(own, request), line, node)
+
+
+def _kind(node: Node) -> str:
+    """The kind of a document; empty for a workload, and for a kind that is not known."""
+    named = child(node, "kind")
+    if named is not None:
+        return named[0].value if named[0].value in _KINDS else ""
+    keys = node.value if isinstance(node, MappingNode) else []
+    return next((kind for key, _ in keys if (kind := _KIND_OF_KEY.get(key.value))), "")
+
+
+def _split(node: Node, kind: str) -> tuple[MappingNode, MappingNode]:
+    """The keys of the set or job, and those of its workload."""
+    own: list[tuple[ScalarNode, Node]] = []
+    others: list[tuple[ScalarNode, Node]] = []
+    for key, value in entries(node, ""):
+        belongs_to = _KIND_OF_KEY.get(key.value, kind)
+        if belongs_to != kind:
+            raise error_at(key, key.value, f"is a key of a {belongs_to}; the document is a {kind}")
+        if key.value != "kind":
+            (own if key.value in _KIND_OF_KEY else others).append((key, value))
+    return (
+        MappingNode(node.tag, own, node.start_mark, node.end_mark),
+        MappingNode(node.tag, others, node.start_mark, node.end_mark),
+    )
 
 
 def _stack(
@@ -202,6 +205,11 @@ def _stack(
     if overrides.variables is not None and missing:
         name, at = missing[0]
         raise SpecFileError(name, "the variable is not set and has no default", at=at)
+    if kind := _kind(document):
+        key = next(key for key, _ in document.value if key.value in (*_KIND_OF_KEY, "kind"))
+        raise error_at(
+            key, key.value, f"a Compose file is one stack; write a {kind} as a spec file"
+        )
     try:
         request = _request(document)
     except InvalidError as err:
@@ -272,18 +280,12 @@ def _fill_flat(
         chosen = [pair for pair in pairs if pair[0].value in names]
         return MappingNode(node.tag, chosen, node.start_mark, node.end_mark)
 
+    _refuse_other_kinds(pairs)
     for key, value in pairs:
         if key.value == _STATUS and isinstance(value, MappingNode):
             continue
-        if key.value == _KUBERNETES:
-            raise error_at(
-                key, key.value, "a Kubernetes manifest; expected a workload or a Compose file"
-            )
-        if key.value == "kind":
-            shown = str(value.value)[:40] if isinstance(value, ScalarNode) else "a collection"
-            raise error_at(value, "kind", f"invalid kind {shown!r}: expected {KIND}")
         if key.value not in (*_FLAT, *_OF_REQUEST_IN_CAMEL):
-            raise unknown_key(key, "", _FLAT)
+            raise unknown_key(key, "", (*_FLAT, *_KIND_OF_KEY))
         if key.value == "id":
             request.workload_id = text_of(value, "id")
     fill(request, part(*_OF_REQUEST, *_OF_REQUEST_IN_CAMEL), "")
@@ -296,17 +298,22 @@ def _fill_flat(
             _stop_after(request.spec, key, value)
 
 
+def _refuse_other_kinds(pairs: list[tuple[ScalarNode, Node]]) -> None:
+    for key, value in pairs:
+        if key.value == _KUBERNETES:
+            raise error_at(
+                key, key.value, "a Kubernetes manifest; expected a workload or a Compose file"
+            )
+        if key.value == "kind":
+            shown = str(value.value)[:40] if isinstance(value, ScalarNode) else "a collection"
+            expected = f"expected {', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
+            raise error_at(value, "kind", f"invalid kind {shown!r}: {expected}")
+
+
 def _stop_after(spec: control_pb2.WorkloadSpec, key: ScalarNode, value: Node) -> None:
     if spec.stop_after_seconds:
         raise error_at(key, _STOP_AFTER, "conflicts with stop_after_seconds; set only one of them")
-    text = str(value.value) if isinstance(value, ScalarNode) else ""
-    try:
-        seconds = parse_duration(text).total_seconds()
-    except ValueError as err:
-        raise error_at(value, _STOP_AFTER, f"{text!r}: {err}") from err
-    if seconds != int(seconds):
-        raise error_at(value, _STOP_AFTER, f"invalid duration {text!r}: expected whole seconds")
-    spec.stop_after_seconds = min(int(seconds), _INT64_MAX)
+    spec.stop_after_seconds = min(seconds_of(value, _STOP_AFTER), _INT64_MAX)
 
 
 def _check(request: control_pb2.ApplyWorkloadRequest, *, flat: bool) -> None:

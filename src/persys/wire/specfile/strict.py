@@ -98,7 +98,7 @@ def fill(
 def entries(node: Node, path: str) -> Iterator[tuple[ScalarNode, Node]]:
     """The pairs of a mapping; its merge keys (<<) are already resolved."""
     if not isinstance(node, MappingNode):
-        raise error_at(node, path, f"expected a mapping of keys to values, got {_kind(node)}")
+        raise error_at(node, path, f"expected a mapping of keys to values, got {kind_of(node)}")
     seen: set[str] = set()
     for key, value in node.value:
         if not isinstance(key, ScalarNode):
@@ -126,9 +126,9 @@ def text_of(node: Node, path: str) -> str:
             return str(node.value)
         if node.tag != f"{TAG}null":
             raise error_at(
-                node, path, f'expected text, got {_kind(node)}; quote it: "{node.value}"'
+                node, path, f'expected text, got {kind_of(node)}; quote it: "{node.value}"'
             )
-    raise error_at(node, path, f"expected text, got {_kind(node)}")
+    raise error_at(node, path, f"expected text, got {kind_of(node)}")
 
 
 def _set(
@@ -143,7 +143,7 @@ def _set(
         for key, value in entries(node, path):
             target[key.value] = _as_written(value, _join(path, key.value))
     elif field.is_repeated:
-        for index, item in enumerate(_items(node, path)):
+        for index, item in enumerate(items_of(node, path)):
             place = f"{path}[{index}]"
             if field.message_type is not None:
                 fill(target.add(), item, place, short_forms=forms)
@@ -157,13 +157,13 @@ def _set(
         setattr(message, field.name, _scalar(field, node, path))
 
 
-def _items(node: Node, path: str) -> Sequence[Node]:
+def items_of(node: Node, path: str) -> Sequence[Node]:
     if isinstance(node, SequenceNode):
         return list(node.value)
     hint = ""
     if isinstance(node, ScalarNode) and path.rpartition(".")[2] in ("command", "args"):
         hint = '; write each argument as an item, for example ["sh", "-c", "echo hello"]'
-    raise error_at(node, path, f"expected a list, got {_kind(node)}{hint}")
+    raise error_at(node, path, f"expected a list, got {kind_of(node)}{hint}")
 
 
 def _scalar(field: FieldDescriptor, node: Node, path: str) -> object:
@@ -171,23 +171,23 @@ def _scalar(field: FieldDescriptor, node: Node, path: str) -> object:
         return text_of(node, path)
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         if node.tag != f"{TAG}bool":
-            raise error_at(node, path, f"expected true or false, got {_kind(node)}")
+            raise error_at(node, path, f"expected true or false, got {kind_of(node)}")
         return node.value.lower() in ("true", "yes", "on")
     if field.full_name in OCTAL_FIELDS:
         return _permissions(node, path)
-    return _integer(node, path, bits=_INT_BITS[field.cpp_type])
+    return integer_of(node, path, bits=_INT_BITS[field.cpp_type])
 
 
 def _permissions(node: Node, path: str) -> int:
     """Octal with a leading 0, as in chmod. YAML versions differ in how they read 0444."""
     if not isinstance(node, ScalarNode) or not _PERMISSIONS.fullmatch(node.value):
-        raise error_at(node, path, f"expected permissions, for example 0444, got {_kind(node)}")
+        raise error_at(node, path, f"expected permissions, for example 0444, got {kind_of(node)}")
     return int(node.value.removeprefix("0o"), 8)
 
 
-def _integer(node: Node, path: str, *, bits: int) -> int:
+def integer_of(node: Node, path: str, *, bits: int = 32) -> int:
     if not isinstance(node, ScalarNode) or not _WHOLE.fullmatch(node.value):
-        raise error_at(node, path, f"expected a whole number, got {_kind(node)}")
+        raise error_at(node, path, f"expected a whole number, got {kind_of(node)}")
     # Python refuses to convert thousands of digits; a 64-bit number has at most 19.
     number = int(node.value) if len(node.value) <= _DIGITS_MAX else None
     if number is None or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
@@ -200,7 +200,7 @@ def _integer(node: Node, path: str, *, bits: int) -> int:
 def _as_written(node: Node, path: str) -> str:
     """In lists and maps of text, numbers and booleans are read as the original text."""
     if not isinstance(node, ScalarNode) or node.tag == f"{TAG}null":
-        raise error_at(node, path, f"expected text, got {_kind(node)}")
+        raise error_at(node, path, f"expected text, got {kind_of(node)}")
     return str(node.value)
 
 
@@ -231,7 +231,7 @@ def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _kind(node: Node) -> str:
+def kind_of(node: Node) -> str:
     if isinstance(node, MappingNode):
         return "a mapping"
     if isinstance(node, SequenceNode):

@@ -18,6 +18,7 @@ from persys.model.action import Action, ActionKind, ActionState, History, Histor
 from persys.model.event import Event, EventKind
 from persys.model.identity import Role, Token
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
+from persys.model.job import Job, JobId, Overlap, Run, RunId, RunMember, Schedule
 from persys.model.node import Capabilities, Lease, Node, RemovedNode
 from persys.model.nodepool import (
     Machine,
@@ -29,6 +30,15 @@ from persys.model.nodepool import (
 )
 from persys.model.placement import Assignment, EpochCounter, Resources, Tombstone
 from persys.model.secret import Secret, SecretVersion
+from persys.model.sets import (
+    Phase,
+    Rollout,
+    ScalePolicy,
+    SetId,
+    SetRevision,
+    Template,
+    WorkloadSet,
+)
 from persys.model.status import Drift, DriftType, Retry
 from persys.model.workload import Suggestion, SuggestionDecision
 from persys.scheduler.state.cluster import ClusterState
@@ -104,6 +114,54 @@ EXAMPLES: dict[str, tuple[str, Struct]] = {
             created_at=NOON,
             state_since=NOON,
             provider_id="i-1",
+        ),
+    ),
+    "set": (
+        keys.set_key("web"),
+        WorkloadSet(
+            SetId("web"),
+            3,
+            2,
+            NOON,
+            NOON,
+            scale=ScalePolicy(1, 5, cpu_percent=70),
+            stable=1,
+            revisions=(1, 2),
+            rollout=Rollout(Phase.ROLLING, started_at=NOON, progressed_at=NOON),
+        ),
+    ),
+    "set_revision": (
+        keys.set_revision_key("web", 2),
+        SetRevision(
+            SetId("web"), 2, Template(a_workload("web").spec, Revision("r2")), NOON, "admin/ann"
+        ),
+    ),
+    "job": (
+        keys.job_key("backup"),
+        Job(
+            JobId("backup"),
+            Template(a_workload("backup").spec, Revision("r1")),
+            NOON,
+            NOON,
+            completions=9,
+            fail_on=(3, 4),
+            schedule=Schedule("0 2 * * *", "Europe/Berlin", Overlap.REPLACE),
+            last_scheduled_at=NOON,
+        ),
+    ),
+    "run": (
+        keys.run_key("backup", "backup-202506011200"),
+        Run(
+            RunId("backup-202506011200"),
+            JobId("backup"),
+            Template(a_workload("backup").spec, Revision("r1")),
+            NOON,
+            completions=9,
+            scheduled_at=NOON,
+            next_index=5,
+            succeeded=((0, 2),),
+            failed=((3, 3),),
+            members=(RunMember(4, 2, created=True, retry_at=NOON, reason="exited with 1"),),
         ),
     ),
     "event": (keys.event_key(NOON, 7), Event(NOON, EventKind.NODE_READY, node_id="n1")),

@@ -118,8 +118,17 @@ def is_wanted(world: World, name: str) -> bool:
     return entry is not None and entry.order.desired is not Desired.DELETED
 
 
+def a_batch(name: str) -> agent_pb2.ApplyWorkloadsRequest:
+    return agent_pb2.ApplyWorkloadsRequest(orders=[an_apply(name), an_apply(f"{name}-2")])
+
+
+def are_wanted(world: World, name: str) -> tuple[bool, bool]:
+    return is_wanted(world, name), is_wanted(world, f"{name}-2")
+
+
 CALLS: dict[str, Call] = {
     "ApplyWorkload": Call(an_apply, is_wanted, before=nothing),
+    "ApplyWorkloads": Call(a_batch, are_wanted, before=nothing),
     "DeleteWorkload": Call(
         lambda name: agent_pb2.DeleteWorkloadRequest(id=name), is_wanted, before=a_container
     ),

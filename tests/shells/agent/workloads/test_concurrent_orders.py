@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.progress import Artefact, Condition
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual, Failure
 from persys.model.workload import Order

@@ -134,6 +134,43 @@ def test_a_killed_agent_restarts_no_container_and_restores_its_state(
     assert agent.containers(unique_id, running=True) == [before.metadata["container.id"]]
 
 
+@pytest.mark.parametrize("pass_number", [1, 3])
+def test_a_batch_is_complete_when_the_agent_dies_between_its_journal_write_and_its_reply(
+    new_agent: "Callable[..., Agent]",
+    unique_id: str,
+    sleeper: agent_pb2.ContainerSpec,
+    pass_number: int,
+) -> None:
+    names = [f"{unique_id}-{number}" for number in range(4)]
+    batch = agent_pb2.ApplyWorkloadsRequest(
+        orders=[
+            agent_pb2.ApplyWorkloadRequest(
+                id=name,
+                type=agent_pb2.WORKLOAD_TYPE_CONTAINER,
+                revision_id="r1",
+                spec=agent_pb2.WorkloadSpec(container=sleeper),
+                epoch=3,
+            )
+            for name in names
+        ]
+    )
+    agent = new_agent()
+    agent.start(failpoint=f"{failpoints.ACCEPTED}:{pass_number}")
+    with pytest.raises(grpc.RpcError):
+        agent.stub.ApplyWorkloads(batch, timeout=10)
+    agent.wait_until_dead()
+
+    agent.start()
+
+    for name in names:
+        agent.wait_for(name, RUNNING)
+    again = agent.stub.ApplyWorkloads(batch, timeout=10).results
+    assert [(result.id, result.response.skipped) for result in again] == [
+        (name, True) for name in names
+    ]
+    assert [len(agent.containers(name)) for name in names] == [1] * len(names)
+
+
 def test_an_agent_without_its_journal_adopts_ordered_containers(
     new_agent: "Callable[..., Agent]", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:

@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from persys.wire.gen.agent.v1 import agent_pb2
+from shells.agent.conftest import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,6 +118,35 @@ def test_a_crash_loop_is_reported_and_cleared_once_the_container_stays_up(
     assert status.metadata["retry_terminal"] == "true"
     assert "crash" in status.metadata["container.stderr"]
     agent.wait_for(unique_id, RUNNING, within=25)
+
+
+def test_restarts_are_counted_also_after_a_manual_one_and_a_restart_of_the_agent(
+    new_agent: "Callable[..., Agent]",
+    unique_id: str,
+    shell: "Callable[..., agent_pb2.ContainerSpec]",
+    run_docker: "Callable[..., str]",
+) -> None:
+    agent = new_agent(PERSYS_RECONCILE_INTERVAL="1h")
+    agent.start()
+    # It exits once; later it runs until it is killed.
+    agent.apply(
+        unique_id,
+        shell("[ -e /ran ] && exec sleep 3600; touch /ran; exit 1", restart="always"),
+    )
+
+    def count() -> int:
+        return int(agent.status(unique_id).metadata.get("container.restart_count", "-1"))
+
+    eventually(lambda: count() == 1, "the automatic restart is counted")
+    container = agent.wait_for(unique_id, RUNNING).metadata["container.id"]
+
+    run_docker("restart", "-t", "0", container)  # Docker counts from 0 again
+
+    eventually(lambda: count() == 2, "the manual restart is counted")
+    agent.kill()
+    run_docker("restart", "-t", "0", container)
+    agent.start()
+    eventually(lambda: count() == 3, "the restart without the agent is counted")
 
 
 def test_a_manually_removed_container_is_recreated_within_two_seconds(

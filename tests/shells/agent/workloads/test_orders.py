@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.app import ESSENTIAL_PARTS
 from persys.agent.journal.records import JournalChange
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.progress import Artefact, Condition
 from persys.model.ids import WorkloadId
 from persys.model.spec import RestartPolicy
 from persys.model.status import Actual, Failure

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.cli.sets_and_jobs import a_job, a_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -164,3 +165,36 @@ def test_an_unknown_workload(ctl: Run, cluster: Cluster, tmp_path: Path) -> None
     result = ctl("edit", "ghost", EDITOR="true", TMPDIR=str(tmp_path))
 
     assert (result.code, result.err) == (1, "error: workload not found: ghost\n")
+
+
+def test_a_set_is_edited(edit: Callable[..., CliResult], cluster: Cluster, tmp_path: Path) -> None:
+    cluster.workloads.clear()
+    cluster.sets = {"web": a_set()}
+    cluster.plans = [pb.WorkloadPlan(workload_id="web-0", action="update", node_id="n1")]
+
+    result = edit('sed -i "s/replicas: 2/replicas: 5/" "$1"')
+
+    assert result.code == 0, result.err
+    assert "kind: set\nid: web\nreplicas: 2\n" in (tmp_path / "seen-1").read_text()
+    assert cluster.applied_sets[0].set.replicas == 5
+
+
+def test_a_job_is_edited(edit: Callable[..., CliResult], cluster: Cluster) -> None:
+    cluster.workloads.clear()
+    cluster.jobs = {"web": a_job("web")}
+
+    result = edit('printf "job: {retries: 3}\n" >> "$1"')
+
+    assert result.code == 0, result.err
+    assert "~ job/web: update\n    + job.retries  3" in result.out
+    assert cluster.applied_jobs[0].job.retries == 3
+
+
+def test_a_workload_becomes_a_set_by_an_edit(
+    edit: Callable[..., CliResult], cluster: Cluster
+) -> None:
+    result = edit('printf "replicas: 3\n" >> "$1"')
+
+    assert result.code == 0, result.err
+    assert cluster.applied_sets[0].set.replicas == 3
+    assert not cluster.applied

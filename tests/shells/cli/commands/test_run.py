@@ -120,3 +120,12 @@ def test_an_invalid_option_is_named_by_its_field_without_a_line(ctl: Run) -> Non
 
     assert result.code == 2
     assert result.err.startswith("error: command line: container.ports[0]: invalid port")
+
+
+def test_replicas_run_a_set(cluster: Cluster, ctl: Run) -> None:
+    result = ctl("run", "web", "--image", "nginx", "--replicas", "3")
+    shown = ctl("run", "api", "--image", "nginx", "--replicas", "2", "--dry-run", "-o", "yaml")
+
+    assert result.out == "web: created\n", result.err
+    assert cluster.applied_sets[0].set.replicas == 3
+    assert "replicas: 2\n" in shown.out

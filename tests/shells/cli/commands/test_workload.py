@@ -163,7 +163,7 @@ def test_restart_starts_again_when_it_is_interrupted(
     def interrupted(*_args: object, **_kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("persys.cli.commands.workload_change.wait_for", interrupted)
+    monkeypatch.setattr("persys.cli.commands.workload_change.wait_for_all", interrupted)
 
     assert ctl("workload", "restart", "web").code == 130
     assert cluster.workloads["web"].desired_state == "Running"

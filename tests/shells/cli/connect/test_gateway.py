@@ -118,6 +118,69 @@ def test_plans_and_capacity_are_shown(cluster: Cluster, ctl: Run) -> None:
     assert "7" in ctl("capacity", "-f", "-", stdin=SPEC).out
 
 
+def test_sets_are_applied_scaled_and_deleted(cluster: Cluster, ctl: Run) -> None:
+    text = "id: web\nreplicas: 2\ncontainer: {image: nginx}\n"
+
+    created = ctl("apply", "-f", "-", stdin=text)
+    shown = ctl("set", "get", "web", "-o", "yaml")
+    unchanged = ctl("apply", "-f", "-", stdin=shown.out)
+    for words in (
+        "scale web 5",
+        "rollout pause web",
+        "rollout resume web",
+        "rollout promote web",
+        "rollout undo web --to 1",
+        "stop web",
+        "set delete web",
+    ):
+        assert ctl(*words.split()).code == 0, words
+
+    assert created.out == "web: created\n", created.err
+    assert unchanged.out == "web: unchanged\n", unchanged.err
+    assert [name for name, _, _ in cluster.set_calls] == [
+        "scale",
+        "pause",
+        "resume",
+        "promote",
+        "undo",
+        "delete",
+    ]
+    assert ctl("set", "list", "-o", "name").out == "web\n"
+
+
+def test_a_refused_change_of_a_set_has_its_reason(cluster: Cluster, ctl: Run) -> None:
+    cluster.set_refusal = "set web has no rollout in progress"
+
+    result = ctl("rollout", "pause", "web")
+
+    assert result.err == "error: web: refused: set web has no rollout in progress\n"
+
+
+def test_jobs_are_applied_run_and_deleted(cluster: Cluster, ctl: Run) -> None:
+    text = "id: backup\nschedule: 0 3 * * *\ncontainer: {image: backup}\n"
+
+    created = ctl("apply", "-f", "-", stdin=text)
+    for words in (
+        "job list",
+        "job get backup",
+        "job run backup",
+        "job suspend backup",
+        "job resume backup",
+        "job cancel backup r1",
+        "job delete backup",
+    ):
+        assert ctl(*words.split()).code == 0, words
+
+    assert created.out == "job/backup: created\n", created.err
+    assert [name for name, _, _ in cluster.job_calls] == [
+        "run",
+        "suspend",
+        "suspend",
+        "cancel",
+        "delete",
+    ]
+
+
 def test_events_are_listed_and_watched(cluster: Cluster, ctl: Run) -> None:
     cluster.events = [control_pb2.EventView(sequence=1, kind="WorkloadRunning", workload_id="web")]
     cluster.turns = [

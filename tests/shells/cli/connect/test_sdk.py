@@ -57,8 +57,21 @@ def test_a_program_can_use_the_settings_of_persysctl(
     assert run_example(capsys, 1).startswith("web False Pending timed out after 2s")
 
 
+def test_sets_and_jobs_are_applied_and_waited_for(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PERSYS_API_ENDPOINT", raising=False)
+    monkeypatch.setenv("PERSYS_GRPC_ENDPOINT", cluster.address)
+
+    shown = run_example(capsys, 2).splitlines()
+
+    assert shown[0].startswith("web False Rolling timed out after 1s")
+    assert shown[1].startswith("RunResult(succeeded=False, run_id='backup-")
+    assert cluster.set_calls == [("scale", "web", 5)]
+
+
 def test_imports_of_the_document_exist() -> None:
-    exec(compile(BLOCKS[2], "docs/reference/sdk.md", "exec"), {})
+    exec(compile(BLOCKS[3], "docs/reference/sdk.md", "exec"), {})
     assert all(hasattr(persys.client, name) for name in persys.client.__all__)
 
 

@@ -20,6 +20,7 @@ from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 from root_ca import LIFETIME, Root
 from shells.cli.conftest import Cluster
 from shells.cli.gateway import gateway
+from shells.cli.sets_and_jobs import a_job, a_run, a_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -264,6 +265,26 @@ def test_nodes_that_an_operator_took_out_of_service(cluster: Cluster, ctl: Run) 
     assert (result.code, drained["level"], unusable["level"]) == (1, "warn", "fail")
     assert "persysctl node uncordon n1" in drained["cure"]
     assert "no node is ready and schedulable" in unusable["what"]
+
+
+def test_paused_rollouts_and_failed_runs(cluster: Cluster, ctl: Run) -> None:
+    cluster.sets = {
+        f"web-{number}": a_set(f"web-{number}", phase="Paused", revision=2, reason="unhealthy")
+        for number in range(7)
+    }
+    cluster.jobs = {"backup": a_job("backup", a_run("backup-1", "Failed", reason="exit code 3"))}
+    member = cluster.add_workload("backup-1-0", "Failed")
+    member.membership.job_id = "backup"
+
+    result = ctl("doctor")
+
+    assert result.code == 0, "only warnings"
+    assert "the rollout of web-0 is paused: unhealthy" in result.out
+    assert "`persysctl rollout undo web-0`" in result.out
+    assert "2 more rollouts are paused" in result.out
+    assert "the last run of backup failed: exit code 3" in result.out
+    assert "`persysctl job logs backup backup-1`" in result.out
+    assert "backup-1-0 is Failed" not in result.out
 
 
 def test_an_invalid_token_is_replaced_by_a_new_one(cluster: Cluster, ctl: Run) -> None:

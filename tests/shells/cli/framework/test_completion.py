@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from persys.cli.framework.command_table import SECTIONS
+from shells.cli.sets_and_jobs import a_job, a_run, a_set
 
 if TYPE_CHECKING:
     from shells.cli.conftest import Cluster, Run
@@ -67,6 +68,29 @@ def test_ids_come_from_the_cluster(cluster: Cluster, complete: Any) -> None:
     assert complete("workload", "list", "--node", "") == ["n1"]
 
 
+def test_names_of_sets_jobs_and_runs_come_from_the_cluster(cluster: Cluster, complete: Any) -> None:
+    cluster.add_workload("web-0")
+    cluster.sets = {"web": a_set()}
+    cluster.jobs = {"backup": a_job("backup", a_run("backup-2"), a_run("backup-1"))}
+
+    assert complete("scale", "") == ["web"]
+    assert complete("rollout", "undo", "") == ["web"]
+    assert complete("rollout", "status", "deployment/") == []
+    assert complete("job", "run", "") == ["backup"]
+    assert complete("job", "logs", "backup", "") == ["backup-1", "backup-2"]
+    assert complete("logs", "w") == ["web", "web-0"]
+    assert complete("ps", "") == ["backup", "web"]
+    assert complete("workload", "delete", "") == ["backup", "web", "web-0"]
+
+
+def test_an_older_scheduler_completes_workloads(cluster: Cluster, complete: Any) -> None:
+    cluster.knows_sets = False
+    cluster.add_workload("web")
+
+    assert complete("workload", "get", "") == ["web"]
+    assert complete("scale", "") == []
+
+
 def test_candidates_have_a_description(cluster: Cluster, ctl: Run) -> None:
     cluster.add_workload("web", "Failed")
 
@@ -91,7 +115,7 @@ def test_files_are_completed(complete: Any, tmp_path: Path) -> None:
     (tmp_path / "web.yaml").touch()
     (tmp_path / "web.d").mkdir()
 
-    for words in (("workload", "apply", "-f"), ("job", "run")):
+    for words in (("workload", "apply", "-f"), ("job", "plan")):
         found = complete(*words, f"{tmp_path}/we")
 
         assert found == [f"{tmp_path}/web.d/", f"{tmp_path}/web.yaml"]

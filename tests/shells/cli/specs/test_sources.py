@@ -57,6 +57,18 @@ def test_a_directory_means_its_files_in_order(cluster: Cluster, ctl: Run, tmp_pa
     assert result.out == "a: created\nb: created\nc: created\n"
 
 
+@pytest.mark.parametrize("words", [(), ("-R",)])
+def test_a_schema_in_a_directory_is_not_a_spec_file(
+    words: tuple[str, ...], cluster: Cluster, ctl: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "web.yaml").write_text(WEB)
+    (tmp_path / "workload.schema.json").write_text(ctl("schema").out)
+
+    result = ctl("apply", "-f", str(tmp_path), *words)
+
+    assert result.out == "web: created\n"
+
+
 def test_recursive_includes_directories_but_not_hidden_ones(
     cluster: Cluster, ctl: Run, tmp_path: Path
 ) -> None:

@@ -30,6 +30,8 @@ OWN, OTHER = "home--web", "web"
 BODIES: dict[str, Any] = {
     "/plan": {"workloads": [{"workload_id": OTHER, **a_container()}]},
     "/workloads/schedule": {"workload_id": OTHER, **a_container()},
+    "/sets": {"set": {"set_id": OTHER}},
+    "/jobs": {"job": {"job_id": OTHER}},
 }
 
 

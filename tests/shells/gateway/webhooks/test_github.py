@@ -116,6 +116,37 @@ async def test_a_push_redeploys_the_stacks_of_its_branch(
     }
 
 
+async def test_a_push_starts_a_rollout_of_the_sets_of_its_branch(
+    api_with_webhooks: RunningGateway, cluster: Cluster
+) -> None:
+    compose = pb.ComposeSpec(source_type="git", git_repo=REPOSITORY, git_ref="main")
+    template = pb.WorkloadSpec(type="compose", compose=compose)
+    for name, desired in (("shop", ""), ("stopped", "Stopped")):
+        spec = pb.SetSpec(set_id=name, replicas=2, template=template)
+        request = pb.ApplySetRequest(set=spec, desired_state=desired)
+        assert (await cluster.control.stub.ApplySet(request, timeout=10)).accepted
+
+    await deliver(api_with_webhooks, a_push(), delivery="d1")
+
+    sets = cluster.app.cluster.sets
+
+    async def is_updated() -> bool:
+        return sets["shop"].target == 2
+
+    await eventually(is_updated, lambda: "the set to have a second revision")
+    assert (sets["shop"].replicas, sets["stopped"].target) == (2, 1)
+    shown: dict[str, Any] = {}
+
+    async def is_shown() -> bool:
+        _, response = await api_with_webhooks.get("/api/v1/gitops")
+        shown.update({one["workload_id"]: one for one in response["workloads"]})
+        return "last_delivery" in shown["shop"]
+
+    await eventually(is_shown, lambda: f"the delivery to be shown: {shown}")
+    assert shown.keys() == {"shop", "stopped"}
+    assert shown["shop"]["last_delivery"]["status"] == 200
+
+
 async def test_a_push_waits_for_an_unreachable_cluster(
     api_with_webhooks: RunningGateway, cluster: Cluster
 ) -> None:

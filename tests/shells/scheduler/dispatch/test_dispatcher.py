@@ -1,7 +1,8 @@
 """Orders in the lanes of nodes: which are sent, and which are dropped because they are outdated."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +16,9 @@ from persys.core.reconcile.effects import (
     PollStatus,
     Remove,
 )
-from persys.errors import AgentUnreachableError
+from persys.errors import AgentUnreachableError, UnavailableError
 from persys.infra.clock import SystemClock
+from persys.model import feature
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node
@@ -40,6 +42,7 @@ class RecordingAgents:
     def __init__(self) -> None:
         self.verbs: list[str] = []
         self.is_silent = False
+        self.silent_about: set[str] = set()
         self.answer = Actual.PENDING
         self.meanwhile: Callable[[], None] | None = None  # before the first answer
         self.may_answer = asyncio.Event()
@@ -59,6 +62,17 @@ class RecordingAgents:
         self, node_id: NodeId, endpoint: str, workload: Workload, epoch: int
     ) -> Observation:
         return self._answer("apply", node_id)
+
+    async def apply_all(
+        self, node_id: NodeId, endpoint: str, orders: Sequence[tuple[Workload, int]]
+    ) -> list[Observation | UnavailableError]:
+        self.verbs.append(f"batch of {len(orders)}")
+        return [
+            AgentUnreachableError("no result")
+            if workload.id in self.silent_about
+            else an_observation(self.answer, name=workload.id, node_id=node_id, epoch=epoch)
+            for workload, epoch in orders
+        ]
 
     async def remove(self, removal: Remove, endpoint: str) -> None:
         self._answer("remove", removal.node_id)
@@ -128,6 +142,21 @@ class World:
     ) -> None:
         """Stores nothing."""
 
+    def many(self, count: int) -> list[Apply]:
+        """Further workloads that are assigned to n1, and their orders."""
+        orders = []
+        for number in range(count):
+            workload = a_workload(f"web-{number}")
+            entry = self.cluster.put_workload(workload)
+            self.cluster.put_assignment(workload.id, an_assignment(name=workload.id))
+            entry.dispatch = a_dispatch(answered=False)
+            orders.append(Apply(N1, workload, 1))
+        return orders
+
+    def accept_batches(self) -> None:
+        capabilities = Capabilities(4000, 8192, features=frozenset({feature.ORDER_BATCHES}))
+        self.cluster.put_node(Node(N1, capabilities, "n1:1", NOON), lease_until=0.0)
+
     async def is_idle(self) -> bool:
         return not self.dispatcher.depth()
 
@@ -159,6 +188,36 @@ async def test_a_poll_is_noted_before_its_reply_so_that_it_is_not_repeated(world
     (dispatch,) = during
     assert dispatch is not None
     assert dispatch.polled_at is not None
+
+
+async def test_the_poll_after_a_removal_is_noted_so_that_it_is_not_repeated(world: World) -> None:
+    world.agents.may_answer.clear()
+    world.dispatcher.submit(Remove(N1, WEB, 1))
+    await asyncio.wait_for(world.agents.called.wait(), 30)
+
+    assert world.agents.verbs == ["remove", "ask"]
+    assert world.entry.dispatch is not None
+    assert world.entry.dispatch.polled_at is not None
+    world.agents.may_answer.set()
+
+
+async def test_a_poll_that_is_queued_behind_a_removal_is_not_sent_again(world: World) -> None:
+    world.dispatcher.submit(Remove(N1, WEB, 1))
+
+    assert await world.perform(PollStatus(N1, WEB)) == ["remove", "ask"]
+    assert await world.perform(PollStatus(N1, WEB)) == ["remove", "ask", "ask"]
+
+
+async def test_a_poll_of_a_stale_copy_does_not_postpone_the_poll_of_the_new_one(
+    world: World,
+) -> None:
+    world.cluster.put_tombstone(Tombstone(an_assignment(), NOON))
+    world.cluster.put_assignment(WEB, an_assignment(node_id="n2", epoch=2))
+    world.entry.dispatch = a_dispatch()
+
+    await world.perform(PollStatus(N1, WEB))
+
+    assert world.entry.dispatch == a_dispatch()
 
 
 async def test_the_actions_of_an_ended_order_are_fetched_once(world: World) -> None:
@@ -301,3 +360,100 @@ async def test_the_result_of_an_order_does_not_revert_a_later_decision(
 
     assert world.entry.dispatch is newer
     assert world.entry.refusal is None
+
+
+def dispatch_of(world: World, name: str) -> Dispatch:
+    found = world.cluster.workloads[WorkloadId(name)].dispatch
+    assert found is not None
+    return found
+
+
+async def perform_all(world: World, effects: Sequence[Effect]) -> list[str]:
+    for effect in effects[:-1]:
+        world.dispatcher.submit(effect)
+    return await world.perform(effects[-1])
+
+
+async def test_orders_that_follow_each_other_are_sent_in_one_message(world: World) -> None:
+    world.accept_batches()
+    orders = world.many(3)
+
+    assert await perform_all(world, orders) == ["batch of 3"]
+
+    for order in orders:
+        entry = world.cluster.workloads[order.workload.id]
+        assert entry.observation is not None
+        assert dispatch_of(world, order.workload.id).answered_at is not None
+        # The reply is dated with the time of sending.
+        assert entry.observation.seen_at == dispatch_of(world, order.workload.id).sent_at
+        assert order.workload.id in world.woken
+
+
+async def test_a_batch_has_at_most_64_orders(world: World) -> None:
+    world.accept_batches()
+
+    assert await perform_all(world, world.many(130)) == ["batch of 64", "batch of 64", "batch of 2"]
+
+
+async def test_orders_are_sent_alone_to_agents_without_batches(world: World) -> None:
+    assert await perform_all(world, world.many(3)) == ["apply"] * 3
+
+
+async def test_an_order_is_not_sent_before_an_earlier_removal(world: World) -> None:
+    world.accept_batches()
+    first, second, third, fourth = world.many(4)
+    removal = Remove(N1, WorkloadId("old"), 1)
+
+    sent = await perform_all(world, [first, second, removal, third, fourth])
+
+    assert sent == ["batch of 2", "remove", "ask", "batch of 2"]
+
+
+async def test_an_outdated_order_of_a_batch_is_not_sent(world: World) -> None:
+    world.accept_batches()
+    orders = world.many(3)
+    world.cluster.put_workload(a_workload("web-1", revision="r2"))
+
+    assert await perform_all(world, orders) == ["batch of 2"]
+
+
+async def test_a_repeated_order_is_sent_once(world: World) -> None:
+    world.accept_batches()
+    first, second = world.many(2)
+
+    assert await perform_all(world, [first, first, second]) == ["batch of 2"]
+
+
+async def test_an_order_without_a_result_is_sent_alone_the_next_time(world: World) -> None:
+    world.accept_batches()
+    orders = world.many(3)
+    world.agents.silent_about = {"web-1"}
+    await perform_all(world, orders)
+    assert dispatch_of(world, "web-1").unanswered_count == 1
+    assert dispatch_of(world, "web-2").answered_at is not None
+    world.agents.verbs.clear()
+    for order in orders:
+        entry = world.cluster.workloads[order.workload.id]
+        count = dispatch_of(world, order.workload.id).unanswered_count
+        entry.dispatch = replace(a_dispatch(answered=False), unanswered_count=count)
+
+    assert await perform_all(world, orders) == ["batch of 2", "apply"]
+
+
+async def test_a_refused_order_of_a_batch_is_a_refusal_of_its_workload(world: World) -> None:
+    world.accept_batches()
+    world.agents.answer = Actual.FAILED
+
+    await perform_all(world, world.many(2))
+
+    assert dispatch_of(world, "web-0").refused
+    assert world.cluster.workloads[WorkloadId("web-1")].refusal is not None
+
+
+async def test_a_batch_is_dropped_while_orders_are_not_allowed(world: World) -> None:
+    world.accept_batches()
+    world.may_order = False
+
+    assert await perform_all(world, world.many(3)) == []
+
+    assert world.cluster.workloads[WorkloadId("web-0")].dispatch is None

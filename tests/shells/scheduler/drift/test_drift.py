@@ -513,3 +513,19 @@ async def test_a_node_with_an_orphan_is_not_drained(cluster: Cluster) -> None:
 
     await eventually(drained, lambda: "n1 to be drained")
     assert node.agent.running() == set()
+
+
+@pytest.mark.parametrize("cluster", [{"missing_grace_period": 3600}], indirect=True)
+async def test_a_node_with_an_orphan_that_is_not_recorded_yet_is_not_drained(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    create_orphan(node, "ghost")
+    await cluster.control.stub.DrainNode(pb.DrainNodeRequest(node_id="n1"), timeout=10)
+
+    async def counted() -> bool:
+        return (await cluster.control.node("n1")).drain.remaining == 1
+
+    await eventually(counted, lambda: "the orphan to be counted")
+    assert await drifts(cluster) == []
+    assert (await cluster.control.node("n1")).drain.state == "draining"

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from persys.errors import FencedError
+from persys.errors import FencedError, StoreUnavailableError
 from persys.infra.clock import SystemClock
 from persys.model.cluster import Leader
 from persys.scheduler.app import Scheduler
@@ -19,7 +19,7 @@ from persys.scheduler.recovery.mode import ModeTracker
 from persys.scheduler.server import SchedulerServer
 from persys.store import keys
 from persys.store.memory import MemoryStore
-from persys.store.port import Snapshot, Unit
+from persys.store.port import Record, Snapshot, Unit
 from persys.wire.stored import records
 from shells.scheduler.harness import Control, fast_settings
 from shells.scheduler.replicas import until_leading
@@ -29,23 +29,20 @@ STEPS_MAX = 12
 DEADLINE_SECONDS = 5.0
 
 
-@pytest.mark.parametrize("steps", range(STEPS_MAX))
-async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) -> None:
-    """Found by seed 13: after this many loop steps the cancellation was lost."""
+async def a_standby(store: MemoryStore, read: asyncio.Event) -> Standby:
+    """A standby of another leader. `read` is set when it has read the store."""
     clock = SystemClock()
-    store = MemoryStore(clock.monotonic)
     leader_key = LeaderKey(
         store, clock, name="me", endpoint="", new_uid=lambda: "u1", lease_seconds=15
     )
     marker = records.encode(leader_key.new_marker())
     leader = records.encode(Leader("another", "another:1"))
     await store.commit([Unit(puts={keys.CLUSTER: marker, keys.LEADER: leader})])
-    read = asyncio.Event()
 
     async def load(_snapshot: Snapshot) -> None:
         read.set()
 
-    standby = Standby(
+    return Standby(
         store,
         leader_key,
         ModeTracker(clock, on_normal=lambda: None),
@@ -55,6 +52,14 @@ async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) ->
         has_records=lambda: True,
         leader_changed=lambda: None,
     )
+
+
+@pytest.mark.parametrize("steps", range(STEPS_MAX))
+async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) -> None:
+    """Found by seed 13: after this many loop steps the cancellation was lost."""
+    store = MemoryStore(SystemClock().monotonic)
+    read = asyncio.Event()
+    standby = await a_standby(store, read)
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(standby.until_leading())
         async with asyncio.timeout(DEADLINE_SECONDS):
@@ -68,6 +73,38 @@ async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) ->
         waiting.cancel()
 
     assert ended
+
+
+class FailsWhenCancelled(MemoryStore):
+    """Its first read of the leader key does not end; when it is cancelled, it fails."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock().monotonic)
+        self.called = asyncio.Event()
+
+    async def get(self, key: str) -> Record | None:
+        if key != keys.LEADER or self.called.is_set():
+            return await super().get(key)
+        self.called.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise StoreUnavailableError("the read was interrupted") from None
+        return None
+
+
+async def test_a_standby_leads_although_a_read_fails_at_that_time() -> None:
+    """The failure of the read must not look like a cancellation of the standby."""
+    store = FailsWhenCancelled()
+    standby = await a_standby(store, asyncio.Event())
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(standby.until_leading())
+        async with asyncio.timeout(30):
+            await store.called.wait()
+            await store.commit([Unit(deletes=[keys.LEADER])])
+            leads = await waiting
+
+    assert leads
 
 
 class Interrupted(Scheduler):

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from persys.scheduler.membership.leases import JUDGE_AGAIN_SECONDS
+from persys.store import keys
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 
@@ -278,3 +279,22 @@ async def test_a_node_that_pushes_status_is_not_polled(cluster: Cluster) -> None
 
     await eventually(is_accepted, lambda: "the report to be believed")
     assert node.agent.asked == []
+
+
+@short_lease
+async def test_a_lease_that_expires_during_a_removal_does_not_create_the_node_again(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    await node.stop_heartbeats()
+    cluster.store.commit_seconds = 2.0
+    request = pb.NodeRequest(node_id="n1")
+    assert (await cluster.control.stub.RemoveNode(request, timeout=30)).accepted
+    cluster.store.commit_seconds = 0.0
+
+    await cluster.join("n2")  # its commit follows those of the lease
+
+    snapshot = await cluster.store.store.read(keys.NODES)
+    assert {record.key.removeprefix(keys.NODES).split("/")[0] for record in snapshot.records} == {
+        "n2"
+    }

@@ -1,5 +1,6 @@
 """What /metrics exports, and that the dashboard and the alerts use nothing else."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from shells.scheduler.harness import Cluster, eventually
 DEPLOY = Path(__file__).parents[4] / "deploy"
 SHORT = timedelta(seconds=1)
 NAME = re.compile(r"\b(?:persys|process)_[a-z_]+\b")
+
+DEADLINE_SECONDS = 30.0
 
 
 async def page(cluster: Cluster) -> str:
@@ -52,8 +55,11 @@ async def test_a_refused_call_is_counted_and_timed_by_its_code(cluster: Cluster)
     with pytest.raises(grpc.aio.AioRpcError):
         await cluster.control.workload("nobody")
 
-    found = await metrics(cluster)
     labels = '{code="NOT_FOUND",method="GetWorkload"}'
+    found: dict[str, float] = {}
+    async with asyncio.timeout(DEADLINE_SECONDS):  # counted after the client has the response
+        while f"grpc_requests_total{labels}" not in found:
+            found = await metrics(cluster)
     assert found[f"grpc_requests_total{labels}"] == 1
     assert found[f"grpc_request_seconds_count{labels}"] == 1
 

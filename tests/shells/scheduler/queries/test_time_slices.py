@@ -62,7 +62,11 @@ async def count_interruptions(answering: Awaitable[AnswerT]) -> tuple[AnswerT, i
 
 async def test_other_tasks_run_while_capacity_is_counted() -> None:
     outlook = Explainer(
-        a_cluster(), lambda situation: situation, a_slow_machine(), growth=lambda _id: ""
+        a_cluster(),
+        lambda situation: situation,
+        a_slow_machine(),
+        growth=lambda _id: "",
+        explain_set=lambda _id: None,
     )
 
     response, interruptions = await count_interruptions(outlook.capacity(SPEC))
@@ -96,7 +100,13 @@ async def test_a_long_explanation_has_the_same_summary_as_a_limited_one() -> Non
     for number in range(2 * EXPLAINED_AT_ONCE):
         cluster.put_node(Node(NodeId(f"n{number:03}"), has, "127.0.0.1:1", NOW), lease_until=0.0)
     cluster.put_workload(a_workload("web", resources=Resources(5000)))
-    outlook = Explainer(cluster, lambda situation: situation, SystemClock(), growth=lambda _id: "")
+    outlook = Explainer(
+        cluster,
+        lambda situation: situation,
+        SystemClock(),
+        growth=lambda _id: "",
+        explain_set=lambda _id: None,
+    )
 
     short = await outlook.explain("web", limit=0)
     long = await outlook.explain("web", limit=2**31 - 1)

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from persys.model import feature
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.third_party_agent import Node
@@ -143,6 +144,49 @@ async def test_promise_12_a_node_reported_as_drained_is_empty(cluster: Cluster) 
     await eventually(drained, lambda: "n1 to be drained")
     await cluster.control.until("web", "Running")
     assert other.agent.running() == {"web"}
+
+
+async def drain_state(cluster: Cluster) -> str:
+    return (await cluster.control.node("n1")).drain.state
+
+
+async def list_workloads(cluster: Cluster, *names: str) -> None:
+    """A heartbeat of n1 with the full list of its workloads."""
+    statuses = [pb.WorkloadStatus(workload_id=name, state="Running") for name in names]
+    report = pb.HeartbeatRequest(node_id="n1", workload_statuses=statuses, complete=True)
+    await cluster.control.stub.Heartbeat(report, timeout=10)
+
+
+async def test_promise_12_a_node_with_copies_that_are_not_orphans_yet_is_not_drained(
+    cluster: Cluster,
+) -> None:
+    """After a loss of the store no copy has a record, and orphans are recorded after a while."""
+    node = await cluster.prepare("n1")
+    await node.register()
+    await list_workloads(cluster, "web")
+    await change_node(cluster, "DrainNode")
+    view = await cluster.control.node("n1")
+
+    assert (view.drain.state, view.drain.remaining) == ("draining", 1)
+    assert [block.workload_id for block in view.drain.blocked] == ["web"]
+
+
+async def test_promise_12_a_node_is_not_drained_before_its_agent_has_listed_its_workloads(
+    cluster: Cluster,
+) -> None:
+    registration = pb.RegisterNodeRequest(
+        node_id="n1",
+        capabilities=pb.NodeCapabilities(cpu_total_millicores=4000, memory_total_mb=8192),
+        grpc_endpoint="127.0.0.1:1",
+        features=[feature.PUSHES_STATUS],
+    )
+    assert (await cluster.control.stub.RegisterNode(registration, timeout=10)).accepted
+    await change_node(cluster, "DrainNode")
+    before = await drain_state(cluster)
+
+    await list_workloads(cluster)
+
+    assert (before, await drain_state(cluster)) == ("draining", "drained")
 
 
 async def test_a_drain_names_the_remaining_workloads_and_reasons(cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 from builders import a_workload, an_assignment
 from persys.core.nodes import Phase
+from persys.core.reconcile.converge import WAITS_FOR_OLD_COPY
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import Decision, Situation
 from persys.model.placement import Assignment, Resources
@@ -32,3 +33,9 @@ def test_a_revision_that_waits_for_capacity_is_not_sent_to_its_node() -> None:
     larger = a_situation(BOUND.reserved + Resources(2000, 0))
 
     assert intent_update(larger, decided(BOUND)) == ()
+
+
+def test_a_revision_that_waits_for_an_old_copy_is_not_sent_to_its_node() -> None:
+    waiting = decided(BOUND).by(WAITS_FOR_OLD_COPY)
+
+    assert intent_update(a_situation(BOUND.reserved), waiting) == ()

@@ -18,11 +18,13 @@ from persys.model.cluster import ClusterMarker
 from persys.model.event import Event, EventKind
 from persys.model.identity import Role, Token
 from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.job import Job, JobId, Run, RunId, RunState, Schedule
 from persys.model.node import Capabilities, Lease, Node, NodeStatus, RemovedNode
 from persys.model.nodepool import Machine, MachineSize, MachineState, NodePool, PoolId
 from persys.model.placement import Assignment, EpochCounter, Resources, Tombstone
 from persys.model.secret import Secret, SecretVersion
-from persys.model.spec import ContainerSpec, VolumeMount, WorkloadType
+from persys.model.sets import SetId, SetRevision, Template, WorkloadSet
+from persys.model.spec import ContainerSpec, RestartPolicy, VolumeMount, WorkloadType
 from persys.model.status import Actual, Drift, DriftType, Retry, Status, WorkloadStatus
 from persys.model.workload import SuggestedAction, Suggestion, SuggestionDecision
 from persys.scheduler.nodepools.pools import POOLS_MAX
@@ -81,6 +83,8 @@ def many_records(size: int, key: EncryptionKey) -> Records:
         **secrets(size, key),
         **decided_suggestions(size),
         **node_pools(min(size, POOLS_MAX - 1), size),
+        **sets(size),
+        **jobs(size),
         **events(size),
     }
 
@@ -215,6 +219,46 @@ def node_pools(count: int, size: int) -> Records:
             created_at=LONG_AGO,
             state_since=LONG_AGO,
         )
+    return found
+
+
+def jobs(size: int) -> Records:
+    """Suspended jobs with a finished run each."""
+    found: Records = {}
+    workload = a_workload("any", resources=SMALL)
+    template = Template(
+        replace(workload.spec, restart=RestartPolicy("no")), workload.revision, SMALL
+    )
+    for number in range(size):
+        job_id = JobId(f"job{number}")
+        found[keys.job_key(job_id)] = Job(
+            job_id, template, LONG_AGO, LONG_AGO, schedule=Schedule("0 * * * *"), suspended=True
+        )
+        run_id = RunId(f"{job_id}-1")
+        found[keys.run_key(job_id, run_id)] = Run(
+            run_id,
+            job_id,
+            template,
+            LONG_AGO,
+            state=RunState.SUCCEEDED,
+            ended_at=LONG_AGO,
+            next_index=1,
+            succeeded=((0, 0),),
+        )
+    return found
+
+
+def sets(size: int) -> Records:
+    """Steady sets without members."""
+    found: Records = {}
+    workload = a_workload("any", resources=SMALL)
+    template = Template(workload.spec, REVISION, SMALL)
+    for number in range(size):
+        set_id = SetId(f"set{number}")
+        found[keys.set_key(set_id)] = WorkloadSet(
+            set_id, 0, 1, LONG_AGO, LONG_AGO, stable=1, revisions=(1,)
+        )
+        found[keys.set_revision_key(set_id, 1)] = SetRevision(set_id, 1, template, LONG_AGO)
     return found
 
 

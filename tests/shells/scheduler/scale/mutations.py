@@ -2,10 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from builders import a_workload
 from persys.model.identity import Role
 from persys.model.ids import NodeId
+from persys.model.sets import Phase
 from persys.store import keys
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -282,6 +284,140 @@ async def delete_node_pool(large: LargeScheduler) -> None:
     assert response.accepted, response.reason
 
 
+def a_set(large: LargeScheduler, name: str, image: str = "nginx", **update: Any) -> pb.SetSpec:
+    spec = workload(name).spec
+    spec.container.image = image
+    policy = pb.UpdatePolicy(min_healthy_seconds=0, order="in-place", max_parallel=100, **update)
+    return pb.SetSpec(set_id=name, replicas=large.size // 10, template=spec, update=policy)
+
+
+async def _applied(large: LargeScheduler, spec: pb.SetSpec) -> None:
+    response = await large.stub.ApplySet(pb.ApplySetRequest(set=spec), timeout=SECONDS)
+    assert response.accepted, response.reason
+
+
+async def _until_phase(large: LargeScheduler, name: str, phase: Phase) -> None:
+    sets = large.cluster.app.cluster.sets
+    await large.until(lambda: sets[name].rollout.phase is phase, f"{name} to be {phase}")
+
+
+async def _order(large: LargeScheduler, method: str, name: str) -> None:
+    request = pb.SetRequest(set_id=name)
+    response: pb.SetAnswer = await getattr(large.stub, method)(request, timeout=SECONDS)
+    assert response.accepted, response.reason
+
+
+async def apply_set(large: LargeScheduler) -> None:
+    await _applied(large, a_set(large, "fresh-set"))
+
+    await _until_phase(large, "fresh-set", Phase.STEADY)
+    assert len(large.cluster.app.cluster.members.of("fresh-set")) == large.size // 10
+
+
+async def scale_set(large: LargeScheduler) -> None:
+    count = min(large.size, 5_000)
+    request = pb.ScaleSetRequest(set_id="fresh-set", replicas=count)
+    response = await large.stub.ScaleSet(request, timeout=SECONDS)
+
+    assert response.accepted, response.reason
+    members = large.cluster.app.cluster.members
+    await large.until(lambda: len(members.of("fresh-set")) == count, "all members to be created")
+
+
+async def undo_rollout(large: LargeScheduler) -> None:
+    await _applied(large, a_set(large, "fresh-set", "nginx:2"))
+    await _until_phase(large, "fresh-set", Phase.STEADY)
+    response = await large.stub.UndoRollout(
+        pb.UndoRolloutRequest(set_id="fresh-set"), timeout=SECONDS
+    )
+
+    assert response.accepted, response.reason
+    await _until_phase(large, "fresh-set", Phase.STEADY)
+
+
+async def promote_rollout(large: LargeScheduler) -> None:
+    await _applied(large, a_set(large, "fresh-set", "nginx:3", canary=1))
+    await _until_phase(large, "fresh-set", Phase.CANARY)
+    await _order(large, "PromoteRollout", "fresh-set")
+
+    await _until_phase(large, "fresh-set", Phase.STEADY)
+
+
+async def pause_rollout(large: LargeScheduler) -> None:
+    """It waits for a promotion, so that it does not end before the call."""
+    await _applied(large, a_set(large, "fresh-set", "nginx:4", canary=1))
+    await _until_phase(large, "fresh-set", Phase.CANARY)
+    await _order(large, "PauseRollout", "fresh-set")
+
+    await _until_phase(large, "fresh-set", Phase.PAUSED)
+
+
+async def resume_rollout(large: LargeScheduler) -> None:
+    await _order(large, "ResumeRollout", "fresh-set")
+
+    await _until_phase(large, "fresh-set", Phase.CANARY)
+
+
+async def apply_job(large: LargeScheduler) -> None:
+    spec = workload("fresh-job").spec
+    spec.container.restart_policy = "no"
+    count = min(large.size, 10_000)
+    job = pb.JobSpec(
+        job_id="fresh-job", template=spec, completions=count, parallelism=min(count, 1_000)
+    )
+    response = await large.stub.ApplyJob(pb.ApplyJobRequest(job=job), timeout=SECONDS)
+
+    assert response.accepted, response.reason
+
+
+async def run_job(large: LargeScheduler) -> None:
+    """All members that may run at the same time are created."""
+    request = pb.JobRequest(job_id="fresh-job")
+    response = await large.stub.RunJob(request, timeout=SECONDS)
+
+    assert response.accepted, response.reason
+    members, name = large.cluster.app.cluster.members, f"fresh-job/{response.run_id}"
+    count = min(large.size, 1_000)
+    await large.until(lambda: len(members.of(name)) >= count, "the members to be created")
+
+
+async def suspend_job(large: LargeScheduler) -> None:
+    request = pb.SuspendJobRequest(job_id="job0", suspended=False)
+    response = await large.stub.SuspendJob(request, timeout=SECONDS)
+
+    assert response.accepted, response.reason
+
+
+async def cancel_run(large: LargeScheduler) -> None:
+    found = large.cluster.app.cluster
+    (run,) = found.runs.of("fresh-job")
+    request = pb.CancelRunRequest(job_id="fresh-job", run_id=run.run_id)
+    response = await large.stub.CancelRun(request, timeout=SECONDS)
+
+    assert response.accepted, response.reason
+    await large.until(
+        lambda: all(not run.members for run in found.runs.of("fresh-job")), "all to be stopped"
+    )
+
+
+async def delete_job(large: LargeScheduler) -> None:
+    request = pb.JobRequest(job_id="fresh-job")
+    response = await large.stub.DeleteJob(request, timeout=SECONDS)
+
+    assert response.accepted, response.reason
+    found = large.cluster.app.cluster
+    await large.until(lambda: "fresh-job" not in found.jobs, "the job to be deleted")
+    assert not found.runs.of("fresh-job")
+
+
+async def delete_set(large: LargeScheduler) -> None:
+    await _order(large, "DeleteSet", "fresh-set")
+
+    found = large.cluster.app.cluster
+    await large.until(lambda: "fresh-set" not in found.sets, "the set to be deleted")
+    assert not found.members.of("fresh-set")
+
+
 async def delete_record(large: LargeScheduler) -> None:
     """One of many unreadable records; all records are read again after that."""
     key = keys.secret_key("broken0")
@@ -319,6 +455,18 @@ CASES: dict[str, Case] = {
     "CreateNodePool": create_node_pool,
     "PauseNodePool": pause_node_pool,
     "DeleteNodePool": delete_node_pool,
+    "ApplySet": apply_set,
+    "ScaleSet": scale_set,
+    "UndoRollout": undo_rollout,
+    "PromoteRollout": promote_rollout,
+    "PauseRollout": pause_rollout,
+    "ResumeRollout": resume_rollout,
+    "DeleteSet": delete_set,
+    "ApplyJob": apply_job,
+    "RunJob": run_job,
+    "SuspendJob": suspend_job,
+    "CancelRun": cancel_run,
+    "DeleteJob": delete_job,
     "DeleteRecord": delete_record,
     "ConfirmNodeDead": confirm_node_dead,
     "RemoveNode": remove_node,

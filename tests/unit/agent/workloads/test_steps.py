@@ -7,7 +7,7 @@ from typing import Any
 
 from persys.agent.journal.records import Entry, ReportedStatus
 from persys.agent.workloads.steps import OPERATIONS_MAX, StepDeadlines, Steps
-from persys.core.agent.next_step import Step
+from persys.core.agent.progress import Step
 from persys.model.ids import ActionId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, ManagedVolume, WorkloadType
 from persys.model.status import Actual

@@ -157,6 +157,34 @@ def test_etcd_is_sent_if_it_is_given() -> None:
     assert all(scripts.ETCD_PROGRAM in step.action for step in given)
 
 
+def test_another_etcd_program_is_sent_and_started() -> None:
+    before = {step.key for step in steps(a_cluster(3, etcd=ETCD))}
+    after = steps(a_cluster(3, etcd=ETCD._replace(digest="e2")))
+
+    assert {step.name for step in after if step.key not in before} == {"etcd-program", "etcd-start"}
+
+
+@pytest.mark.parametrize(
+    ("version", "problem"),
+    [
+        ("etcd Version: 3.4.23", ""),
+        ("etcd Version: 3.6.1", ""),
+        ("etcd Version: 10.0.0", ""),
+        ("etcd Version: 3.3.27", "etcd Version: 3.3.27 is too old: expected 3.4 or newer"),
+        ("etcd Version: 2.3.8", "etcd Version: 2.3.8 is too old: expected 3.4 or newer"),
+        ("Usage: x", "./etcd does not print the version of etcd"),
+    ],
+)
+def test_an_etcd_that_is_too_old_is_refused(version: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "etcd").write_text(f"#!/bin/sh\necho '{version}'\necho 'Git SHA: 1'\n")
+    (tmp_path / "etcd").chmod(0o755)
+
+    ended = run_script(scripts.CHECK_ETCD + "check_etcd ./etcd\n", cwd=tmp_path)
+
+    assert ended.returncode == (1 if problem else 0)
+    assert ended.stderr.startswith(problem)
+
+
 def test_etcd_requires_certificates_of_clients_and_peers() -> None:
     cluster = a_cluster(3)
 

@@ -9,8 +9,10 @@ import yaml
 from msgspec.structs import replace
 
 from persys.core.agent.cloud_init import Link, is_wanted, seed
+from persys.core.sets.members import with_index
 from persys.model.ids import WorkloadId
 from persys.model.spec import CloudInit, Disk, Login, VMSpec
+from persys.wire.agent.vm import vm, vm_message
 
 WEB = WorkloadId("web")
 MAC = "52:54:00:00:00:01"
@@ -46,6 +48,20 @@ def the_config(name: str, spec: VMSpec, *links: Link) -> dict[str, Any]:
     found = yaml.safe_load(the_file(name, spec, *links))
     assert isinstance(found, dict)
     return found
+
+
+@pytest.mark.parametrize("given", ["", "instance-id: mine\nlocal-hostname: own\nrole: db\n"])
+def test_a_member_of_a_set_finds_its_index_in_its_meta_data(given: str) -> None:
+    member = with_index(a_machine(meta_data=given), 2)
+
+    assert isinstance(member, VMSpec)
+    received = vm(vm_message(member))  # as its agent gets it
+
+    assert received.metadata["persys.index"] == "2"
+    found = the_config("meta-data", received)
+    assert found["persys_index"] == 2
+    assert found["local-hostname"] == ("own" if given else "web")
+    assert found.get("role") == ("db" if given else None)
 
 
 @pytest.mark.parametrize("text", [SCRIPT, "#cloud-config\n{}", "Content-Type: text/plain\n\nx", ""])

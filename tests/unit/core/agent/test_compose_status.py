@@ -13,17 +13,8 @@ from persys.core.agent.compose_status import (
     to_start,
 )
 from persys.core.agent.health import Health
-from persys.core.agent.next_step import (
-    COMPLETED,
-    CRASH_LOOP,
-    Artefact,
-    Condition,
-    Perform,
-    Progress,
-    Settled,
-    Step,
-    next_step,
-)
+from persys.core.agent.next_step import COMPLETED, CRASH_LOOP, next_step
+from persys.core.agent.progress import Artefact, Condition, Perform, Progress, Settled, Step
 from persys.core.agent.report import describe
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ComposeSpec, RestartPolicy, WorkloadType

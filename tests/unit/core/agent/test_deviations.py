@@ -18,18 +18,13 @@ from persys.core.agent.deviations import (
 )
 from persys.core.agent.health import Health
 from persys.core.agent.next_step import (
-    Artefact,
-    Condition,
-    Perform,
-    Progress,
-    Settled,
-    Step,
     after_settling,
     after_step,
     before_repair,
     before_replace,
     next_step,
 )
+from persys.core.agent.progress import Artefact, Condition, Perform, Progress, Settled, Step
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ComposeSpec, ContainerSpec, RestartPolicy, Spec, type_of
 from persys.model.status import Actual, Failure, FailureReason

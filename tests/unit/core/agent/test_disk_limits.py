@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
-from persys.core.agent.disk_limits import DISK_LIMIT_EXCEEDED, exceeded, limit_gb, within_disk_limit
-from persys.core.agent.next_step import Condition, Perform, Progress, Settled, Step, next_step
+from persys.core.agent.next_step import next_step
+from persys.core.agent.progress import Condition, Perform, Progress, Settled, Step
+from persys.core.agent.run_limits import DISK_LIMIT_EXCEEDED, exceeded, limit_gb, within_disk_limit
 from persys.model.node import GIB
 from persys.model.placement import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec

@@ -5,8 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from persys.core.agent.health import (
+    BOOT_PERIOD_DEFAULT,
     Health,
     HealthState,
     Timing,
@@ -90,6 +92,14 @@ def test_unset_fields_of_a_check_have_defaults() -> None:
     check = HealthCheck(interval_seconds=1, timeout_seconds=2, retries=4, start_period_seconds=3)
     seconds = [timedelta(seconds=count) for count in (1, 2, 3)]
     assert timing_of(check) == Timing(seconds[0], seconds[1], 4, seconds[2])
+
+
+def test_a_vm_has_time_to_boot_unless_its_check_has_a_start_period() -> None:
+    check = HealthCheck(HealthType.HTTP, port=80)
+
+    assert timing_of(check, boots=True).start_period == BOOT_PERIOD_DEFAULT
+    short = replace(check, start_period_seconds=5)
+    assert timing_of(short, boots=True).start_period == timedelta(seconds=5)
 
 
 @pytest.mark.parametrize("health", Health)

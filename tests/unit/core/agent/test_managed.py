@@ -5,17 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from persys.core.agent.next_step import (
-    Artefact,
-    Condition,
-    Perform,
-    Progress,
-    Settled,
-    Step,
-    after_settling,
-    after_step,
-    next_step,
-)
+from persys.core.agent.next_step import after_settling, after_step, next_step
+from persys.core.agent.progress import Artefact, Condition, Perform, Progress, Settled, Step
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.status import Actual, Failure, FailureReason

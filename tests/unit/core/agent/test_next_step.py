@@ -8,18 +8,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from persys.core.agent.next_step import (
-    Artefact,
-    Condition,
-    Perform,
-    Progress,
-    Settled,
-    Step,
     after_settling,
     after_step,
     before_start,
     next_step,
     of_repeated_order,
 )
+from persys.core.agent.progress import Artefact, Condition, Perform, Progress, Settled, Step
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
 from persys.model.status import Actual, Failure, FailureReason
@@ -166,7 +161,7 @@ def test_an_exited_container_that_this_order_has_not_started_is_started() -> Non
 def test_a_crash_between_keeping_and_starting_starts_and_one_after_it_does_not() -> None:
     order = an_order(restart=RestartPolicy("no"))
     before = an_artefact(Condition.EXITED)
-    kept = before_start(Progress(), before)
+    kept = before_start(Progress(), before, now=NOW)
     after = an_artefact(Condition.EXITED, started_at=NOW)
 
     assert step(order, before, kept) is Step.START
@@ -280,7 +275,7 @@ def test_from_any_state_the_steps_converge_and_keep_a_correct_artefact(
             return
         assert_keeps_correct_artefact(order, artefact, outcome.step)
         if outcome.step is Step.START:
-            progress = before_start(progress, artefact)
+            progress = before_start(progress, artefact, now=NOW)
         artefact = performed(outcome.step, artefact)
         progress = after_step(progress, outcome.step, None, now=NOW)
     pytest.fail(f"not at rest: {order.desired} {artefact} {progress}")

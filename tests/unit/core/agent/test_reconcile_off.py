@@ -5,17 +5,8 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 
-from persys.core.agent.next_step import (
-    NOT_RECONCILED,
-    Artefact,
-    Condition,
-    Perform,
-    Progress,
-    Settled,
-    Step,
-    next_step,
-    without_reconciliation,
-)
+from persys.core.agent.next_step import NOT_RECONCILED, next_step, without_reconciliation
+from persys.core.agent.progress import Artefact, Condition, Perform, Progress, Settled, Step
 from persys.model.status import Actual
 from persys.model.workload import Desired, Order
 from unit.core.agent.test_next_step import EARLIER, NOW, an_artefact, an_order, artefacts, orders

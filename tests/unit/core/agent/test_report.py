@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.progress import Artefact, Condition
 from persys.core.agent.report import LOG_TAIL_BYTES_MAX, describe, tail
 from persys.model.ids import Revision
 

@@ -10,16 +10,11 @@ from persys.core.agent.next_step import (
     CRASH_LOOP,
     RESTARTING,
     STOPPED_ALONE,
-    Artefact,
-    Condition,
-    Perform,
-    Progress,
-    Settled,
-    Step,
     after_settling,
     before_start,
     next_step,
 )
+from persys.core.agent.progress import Artefact, Condition, Perform, Progress, Settled, Step
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
 from persys.model.status import Actual, Failure, FailureReason
@@ -138,7 +133,7 @@ def test_the_agent_restarts_it_with_growing_pauses_because_docker_must_not() -> 
         codes.append(settled.code)
         later = next_step(an_order(), short_lived, progress, now=settled.look_again_at)
         assert later == Perform(Step.START, by_policy=True)
-        progress = before_start(progress, short_lived)
+        progress = before_start(progress, short_lived, now=NOW)
         progress = Progress(launching=True, restarts=progress.restarts)
 
     assert waits == sorted(set(waits))
@@ -150,7 +145,7 @@ def test_a_first_exit_is_a_restart_and_no_loop() -> None:
 
     assert isinstance(settled, Settled)
     assert settled.code == RESTARTING
-    assert before_start(Progress(launching=True, restarts=9), a_container()).restarts == 0
+    assert before_start(Progress(launching=True, restarts=9), a_container(), now=NOW).restarts == 0
 
 
 @given(

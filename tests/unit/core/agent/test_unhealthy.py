@@ -6,20 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from persys.core.agent.health import UNHEALTHY, Health
-from persys.core.agent.next_step import (
-    CRASH_LOOP,
-    Artefact,
-    Condition,
-    Perform,
-    Progress,
-    Settled,
-    Step,
-    after_settling,
-    before_restart,
-    next_step,
-)
+from persys.core.agent.next_step import CRASH_LOOP, after_settling, before_restart, next_step
+from persys.core.agent.progress import Artefact, Condition, Perform, Progress, Settled, Step
 from persys.model.ids import Revision, WorkloadId
-from persys.model.spec import ContainerSpec, HealthCheck, RestartPolicy, WorkloadType
+from persys.model.spec import (
+    ContainerSpec,
+    HealthCheck,
+    HealthType,
+    RestartPolicy,
+    VMSpec,
+    WorkloadType,
+)
 from persys.model.status import Actual
 from persys.model.workload import Desired, Order
 
@@ -59,6 +56,26 @@ def test_a_running_workload_is_reported_as_unhealthy() -> None:
     assert (found.actual, found.code) == (Actual.RUNNING, UNHEALTHY)
     assert found.message == "unhealthy: status 500"
     assert found.look_again_at is None
+
+
+def test_a_vm_is_restarted_like_a_container() -> None:
+    check = HealthCheck(HealthType.GUEST_AGENT, restart_unhealthy=True)
+    order = replace(an_order(), type=WorkloadType.VM, spec=VMSpec(1, 512, health=check))
+    machine = replace(SICK, boots=True)
+
+    assert settled(order, machine, Progress()).code == UNHEALTHY
+    assert next_step(order, machine, SHOWN, now=NOW) == Perform(Step.RESTART, by_policy=True)
+    alone = replace(order, spec=VMSpec(1, 512, health=HealthCheck(HealthType.GUEST_AGENT)))
+    assert settled(alone, machine, SHOWN).code == UNHEALTHY
+
+
+def test_an_unhealthy_vm_without_an_address_is_inspected_again() -> None:
+    waiting = replace(SICK, boots=True, look_again_after=timedelta(seconds=1))
+    order = replace(an_order(restarts=False), type=WorkloadType.VM, spec=VMSpec(1, 512))
+
+    found = settled(order, waiting, SHOWN)
+
+    assert (found.code, found.look_again_at) == (UNHEALTHY, NOW + timedelta(seconds=1))
 
 
 def test_it_is_shown_for_a_moment_before_it_is_started_again() -> None:

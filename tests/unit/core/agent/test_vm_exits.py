@@ -10,16 +10,11 @@ from persys.core.agent.next_step import (
     COMPLETED,
     CRASH_LOOP,
     EXITED,
-    Artefact,
-    Condition,
-    Perform,
-    Progress,
-    Settled,
-    Step,
     after_settling,
     before_start,
     next_step,
 )
+from persys.core.agent.progress import Artefact, Condition, Perform, Progress, Settled, Step
 from persys.core.agent.report import describe
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import RestartPolicy, VMSpec, WorkloadType
@@ -87,7 +82,7 @@ def test_it_waits_longer_before_each_new_start() -> None:
         assert settled.look_again_at is not None
         assert CRASHED.finished_at is not None
         waits.append((settled.look_again_at - CRASHED.finished_at).total_seconds())
-        progress = replace(before_start(progress, CRASHED), launched_from=None)
+        progress = replace(before_start(progress, CRASHED, now=NOON), launched_from=None)
 
     assert waits == [0.2, 0.4, 0.8, 1.6]
 
@@ -167,6 +162,7 @@ def test_a_vm_is_described_with_its_domain_state() -> None:
         "container.exit_code": "1",
         "container.started_at": NOON.isoformat(),
         "container.finished_at": (NOON + timedelta(seconds=9)).isoformat(),
+        "container.restart_count": "0",
         "container.stderr": "panic",
         "vm.domain_state": "shutoff",
     }

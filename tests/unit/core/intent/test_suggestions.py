@@ -3,12 +3,15 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from builders import NOON, a_workload, after
 from persys.core.intent.apply import Accepted, Unchanged
-from persys.core.intent.suggestions import applied, evaluate
+from persys.core.intent.suggestions import applied, applied_to_set, evaluate, evaluate_set
+from persys.core.sets import changes
 from persys.errors import InvalidError, RefusedError
 from persys.model.event import EventKind
+from persys.model.sets import ScalePolicy, SetId, WorkloadSet
 from persys.model.workload import Desired, SuggestedAction, Suggestion
 
 LATER = after(60)
@@ -64,10 +67,59 @@ def test_a_workload_that_is_being_deleted_cannot_be_retried() -> None:
 
 
 def test_a_scale_suggestion_is_refused_with_an_alternative() -> None:
-    with pytest.raises(InvalidError, match="apply one more workload") as refused:
+    with pytest.raises(InvalidError, match="apply a set with its id") as refused:
         evaluate(a_suggestion(SuggestedAction.SCALE_REPLICAS), None, a_workload(), now=NOON)
 
     assert refused.value.field == "action_type"
+
+
+def a_set(replicas: int = 3, scale: ScalePolicy | None = None) -> WorkloadSet:
+    return WorkloadSet(SetId("web"), replicas, 1, NOON, NOON, scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("change", "replicas"), [({"desired_replicas": 5}, 5), ({"replica_delta": -3}, 0)]
+)
+def test_a_set_is_scaled_to_a_number_or_by_a_difference(
+    change: dict[str, int], replicas: int
+) -> None:
+    suggestion = replace(a_suggestion(SuggestedAction.SCALE_REPLICAS), **change)
+
+    outcome = evaluate_set(suggestion, a_set(), now=LATER)
+
+    assert isinstance(outcome, changes.SetChange)
+    assert outcome.record.replicas == replicas
+    assert applied_to_set(outcome) == f"scale_replicas={replicas}"
+
+
+def test_a_set_with_these_replicas_is_unchanged() -> None:
+    suggestion = replace(a_suggestion(SuggestedAction.SCALE_REPLICAS), desired_replicas=3)
+
+    assert applied_to_set(evaluate_set(suggestion, a_set(), now=LATER)) == "none"
+
+
+@pytest.mark.parametrize(
+    ("suggestion", "field"),
+    [
+        (replace(a_suggestion(SuggestedAction.SCALE_REPLICAS), desired_replicas=9), "replicas"),
+        (replace(a_suggestion(SuggestedAction.SCALE_REPLICAS), replica_delta=-9), "replicas"),
+        (a_suggestion(SuggestedAction.SCALE_REPLICAS), "desired_replicas"),
+        (
+            replace(
+                a_suggestion(SuggestedAction.SCALE_REPLICAS), desired_replicas=4, replica_delta=1
+            ),
+            "desired_replicas",
+        ),
+        (a_suggestion(SuggestedAction.DELETE_WORKLOAD), "action_type"),
+    ],
+)
+def test_a_set_is_only_scaled_and_only_within_its_limits(
+    suggestion: Suggestion, field: str
+) -> None:
+    with pytest.raises(InvalidError) as refused:
+        evaluate_set(suggestion, a_set(scale=ScalePolicy(1, 5)), now=NOON)
+
+    assert refused.value.field == field
 
 
 @pytest.mark.parametrize(

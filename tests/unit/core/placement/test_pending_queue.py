@@ -21,6 +21,7 @@ from persys.core.reconcile.situation import Copy
 from persys.model.ids import WorkloadId
 from persys.model.placement import HostPort, Resources, Rules
 from persys.model.spec import ContainerSpec, ManagedVolume
+from persys.model.workload import Desired
 
 DATABASE = ContainerSpec("db", managed_volumes=(ManagedVolume("data", "/data"),))
 
@@ -135,6 +136,12 @@ def test_a_workload_with_data_waits_for_its_node() -> None:
 
     assert wait.own_nodes == {N1}
     assert not wait.anywhere
+
+
+def test_a_stopped_workload_waits_for_its_node() -> None:
+    stopped = a_situation(a_workload(desired=Desired.STOPPED), assignment=an_assignment())
+
+    assert not pending_entry(stopped, NOON).anywhere
 
 
 def test_a_movable_workload_waits_for_any_node() -> None:

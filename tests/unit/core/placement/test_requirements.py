@@ -73,6 +73,10 @@ def test_every_type_needs_its_runtime_and_a_plain_one_nothing_else(spec: Spec, t
         (VMSpec(1, 512, os_image="debian-12"), "image:debian-12"),
         (VMSpec(1, 512, os_image="https://example.org/a.qcow2"), "feature:machine-policies"),
         (VMSpec(1, 512, restart=RestartPolicy("no")), "feature:machine-policies"),
+        (
+            VMSpec(1, 512, health=HealthCheck(HealthType.GUEST_AGENT)),
+            f"feature:{feature.MACHINE_HEALTH}",
+        ),
         (VMSpec(1, 512, stop_grace_seconds=5), "feature:machine-policies"),
         (VMSpec(1, 512, login=Login(ssh_keys=("ssh-rsa x",))), "feature:machine-policies"),
         (

@@ -11,6 +11,7 @@ from builders import (
     NOON,
     a_dispatch,
     a_situation,
+    a_status,
     a_workload,
     add_node,
     after,
@@ -19,10 +20,13 @@ from builders import (
     rooms_of,
 )
 from persys.core.agent.admission import NODE_FULL
+from persys.core.drift import describe_copies
 from persys.core.placement.index.node_index import NodeIndex
+from persys.core.reconcile.converge import WAITS_FOR_OLD_COPY
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.dispatch import Dispatch
-from persys.core.reconcile.situation import Copy, Decision, Policy, describe_copies
+from persys.core.reconcile.effects import Apply
+from persys.core.reconcile.situation import Copy, Decision, Policy
 from persys.model.spec import ContainerSpec, VolumeMount
 from persys.model.status import Actual, Failure, FailureReason, Status
 from persys.model.workload import Desired, Workload
@@ -120,6 +124,55 @@ def test_without_data_an_old_copy_on_a_lost_node_does_not_hold_it_up() -> None:
     decision = decided(STATELESS, Copy(N2, 7, being_removed=True, lost=True))
 
     assert decision.assignment is not None
+
+
+def changed_on_n1(workload: Workload, copy: Copy, *, observed: str = "r0") -> Decision:
+    """The workload is assigned to n1, which runs the revision `observed`; `copy` is on another node."""
+    node_index = NodeIndex()
+    add_node(node_index, "n1")
+    situation = replace(
+        a_situation(workload, assignment=an_assignment()),
+        workload_status=a_status(Status.RUNNING, revision=observed),
+        observation=an_observation(Actual.RUNNING, revision=observed),
+        copies=(copy,),
+    )
+    return decide(situation, rooms_of(node_index), Policy(), now=NOON, roll=0.5)
+
+
+def test_a_new_revision_with_data_waits_until_an_old_copy_on_another_node_is_removed() -> None:
+    decision = changed_on_n1(
+        WITH_DATA, Copy(N2, 7, being_removed=True, lost=True, stops_at=after(60))
+    )
+
+    assert decision.assignment == an_assignment()
+    assert decision.effects == ()
+    assert decision.rule == WAITS_FOR_OLD_COPY
+    assert decision.wake_at == after(60)
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is Status.PENDING
+    assert "an old copy may still run on n2" in decision.workload_status.message
+
+
+@pytest.mark.parametrize(
+    ("workload", "copy"),
+    [
+        (STATELESS, Copy(N2, 7, being_removed=True, lost=True)),
+        (WITH_DATA, Copy(N2, 7, being_removed=True, lost=True, may_run=False)),
+        (WITH_DATA, Copy(N2, 7)),
+        (structs.replace(WITH_DATA, desired=Desired.STOPPED), Copy(N2, 7, being_removed=True)),
+    ],
+    ids=["without data", "the old copy cannot run", "an orphan", "stopped"],
+)
+def test_a_new_revision_that_waits_for_no_copy_is_sent(workload: Workload, copy: Copy) -> None:
+    assert changed_on_n1(workload, copy).effects == (Apply(N1, workload, 1),)
+
+
+def test_a_revision_with_data_that_its_node_has_is_not_affected_by_an_old_copy() -> None:
+    decision = changed_on_n1(
+        WITH_DATA, Copy(N2, 7, being_removed=True, lost=True), observed=WITH_DATA.revision
+    )
+
+    assert decision.rule == "converged"
 
 
 @either

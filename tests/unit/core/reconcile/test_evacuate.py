@@ -138,7 +138,22 @@ def test_a_stop_after_workload_does_not_leave_a_suspect_draining_node() -> None:
     )
 
     assert not must_leave(situation, NOON)
-    assert must_leave(dataclasses.replace(situation, phase=Phase.ALIVE), NOON)
+    assert must_leave(dataclasses.replace(situation, phase=Phase.ALIVE, in_contact=True), NOON)
+
+
+def test_a_stop_after_workload_does_not_leave_a_draining_node_that_was_not_heard() -> None:
+    """A new leader gives every node a lease without contact: the node may be unreachable."""
+    single = replace(a_workload(), stop_after_seconds=60)
+    situation = a_situation(single, assignment=ON_N1, workload_status=a_status(), draining=True)
+
+    assert not must_leave(situation, NOON)
+    assert must_leave(dataclasses.replace(situation, in_contact=True), NOON)
+
+
+def test_a_workload_without_stop_after_leaves_a_draining_node_that_was_not_heard() -> None:
+    situation = a_situation(assignment=ON_N1, workload_status=a_status(), draining=True)
+
+    assert must_leave(situation, NOON)
 
 
 def unanswered_order() -> Situation:

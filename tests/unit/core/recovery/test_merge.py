@@ -1,15 +1,17 @@
 """What a merge restores after a loss, and what it leaves out."""
 
+import dataclasses
+
 from msgspec.structs import replace
 
 from builders import N1, N2, NOON, WEB, a_status, a_workload, after, an_assignment
 from persys.core.recovery.merge import Merged, NodeReport, Recorded, merge
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Node
-from persys.model.placement import Assignment, Resources
-from persys.model.spec import ContainerSpec, ManagedVolume
+from persys.model.placement import Assignment, HostPort, Resources
+from persys.model.spec import ContainerSpec, ManagedVolume, Port
 from persys.model.status import Actual, Observation, Status
-from persys.model.workload import StoredIntent, Workload
+from persys.model.workload import Membership, StoredIntent, Workload
 
 SHOP = WorkloadId("shop")
 DATABASE = ContainerSpec("postgres", managed_volumes=(ManagedVolume("data", "/data"),))
@@ -256,6 +258,90 @@ def test_an_unrecorded_copy_without_capacity_stays_an_orphan() -> None:
     assert merged.left_out == ["web: not enough capacity on n1; it stays as an orphan"]
 
 
+def running_on_n1(*workloads: Workload, cpu: int = 4000) -> NodeReport:
+    """n1 with this cpu, and a copy of each workload."""
+    return NodeReport(
+        replace(a_node(N1), capabilities=Capabilities(cpu, 8192)),
+        [Observation(one.id, N1, Actual.RUNNING, NOON, Revision("r1"), 1) for one in workloads],
+        [StoredIntent(N1, one, 1) for one in workloads],
+    )
+
+
+def recorded_on_n1(*reserved: tuple[Workload, int]) -> Recorded:
+    """Workloads that are assigned to n1, with the cpu that the record reserves."""
+    return Recorded(
+        {N1: a_node(N1)},
+        {one.id: one for one, _ in reserved},
+        {one.id: an_assignment(name=one.id, reserved=Resources(cpu, 256)) for one, cpu in reserved},
+    )
+
+
+def reserved_cpu(merged: Merged) -> int:
+    held = [*merged.assignments.values(), *(one.assignment for one in merged.tombstones)]
+    return sum(one.reserved.cpu_millicores for one in held if one.node_id == N1)
+
+
+def test_recorded_copies_that_have_grown_since_do_not_exceed_the_capacity() -> None:
+    """Found by seed 187: an old snapshot reserved less for a copy, and another one was an orphan."""
+    shop = a_workload("shop", resources=Resources(3000, 256))
+    web = a_workload(resources=Resources(2000, 256))
+
+    merged = merge(
+        recorded_on_n1((shop, 2000), (web, 2000)),
+        [running_on_n1(shop, web)],
+        epochs_used=USED,
+        now=NOON,
+    )
+
+    assert reserved_cpu(merged) == 2000
+    assert merged.workloads.keys() == {WEB}
+    assert merged.left_out == ["shop: not enough capacity on n1; it stays as an orphan"]
+
+
+def test_a_copy_that_needs_a_reserved_host_port_since_the_record_stays_an_orphan() -> None:
+    port = ContainerSpec("nginx", ports=(Port(80, 8080),))
+    shop, web = a_workload("shop", spec=port), a_workload(spec=port)
+    before = recorded_on_n1((shop, 100), (web, 100))
+    bound = replace(before.assignments[WEB], host_ports=frozenset({HostPort(8080, "tcp")}))
+    before = dataclasses.replace(before, assignments={**before.assignments, WEB: bound})
+
+    merged = merge(before, [running_on_n1(shop, web)], epochs_used=USED, now=NOON)
+
+    assert merged.assignments.keys() == {WEB}
+    assert merged.left_out == ["shop: not enough capacity on n1; it stays as an orphan"]
+
+
+def test_a_node_that_has_shrunk_since_keeps_its_recorded_copies() -> None:
+    shop, web = (a_workload(name, resources=Resources(2000, 256)) for name in ("shop", "web"))
+
+    merged = merge(
+        recorded_on_n1((shop, 2000), (web, 2000)),
+        [running_on_n1(shop, web, cpu=3000)],
+        epochs_used=USED,
+        now=NOON,
+    )
+
+    assert merged.assignments.keys() == {SHOP, WEB}
+    assert merged.left_out == []
+
+
+def test_a_copy_that_is_to_be_removed_gives_way_to_an_assigned_copy() -> None:
+    shop = a_workload("shop", resources=Resources(3000, 256))
+    web = a_workload(resources=Resources(2000, 256))
+    before = recorded_on_n1((shop, 2000), (web, 2000))
+    newer = NodeReport(
+        a_node(N2),
+        [Observation(WEB, N2, Actual.RUNNING, NOON, Revision("r1"), 2)],
+        [StoredIntent(N2, web, 2)],
+    )
+
+    merged = merge(before, [running_on_n1(shop, web), newer], epochs_used=USED, now=NOON)
+
+    assert {name: one.node_id for name, one in merged.assignments.items()} == {SHOP: N1, WEB: N2}
+    assert merged.tombstones == []
+    assert merged.left_out == ["web: an older copy on n1 stays as an orphan"]
+
+
 WITH_SECRET = ContainerSpec("nginx", env={"PASSWORD": "secret://db-password"})
 
 
@@ -304,3 +390,51 @@ def test_an_epoch_that_was_never_handed_out_wins_nothing() -> None:
 
     assert binding(merged) == (N1, USED + 1)
     assert merged.last_epoch() < USED + 10
+
+
+def a_member(name: str = "web") -> Workload:
+    """Of a run of a job."""
+    owner = Membership("backup-1", 0, 0, job_id="backup")
+    return replace(a_workload(name), membership=owner)
+
+
+def test_a_member_of_a_job_that_no_node_reports_is_not_ordered_again() -> None:
+    merged = merge(
+        recorded(a_member(), an_assignment("n1", epoch=3)),
+        [a_report(N1), a_report(N2)],
+        epochs_used=USED,
+        now=NOON,
+    )
+
+    assert merged.workloads == {}
+    assert merged.assignments == {}
+    assert merged.tombstones == []
+    assert merged.left_out == [
+        "run backup-1: 1 members that no node reports; they may have run, so they are not started again"
+    ]
+
+
+def test_a_member_of_a_job_on_a_silent_node_is_removed_when_the_node_returns() -> None:
+    merged = merge(
+        recorded(a_member(), an_assignment("n1", epoch=3)),
+        [a_report(N1, problem="no answer"), a_report(N2)],
+        epochs_used=USED,
+        now=NOON,
+    )
+
+    assert merged.workloads == {}
+    (tombstone,) = merged.tombstones
+    assert tombstone.assignment.node_id == N1
+    assert tombstone.assignment.epoch > USED
+
+
+def test_a_member_of_a_job_that_a_node_reports_stays_there() -> None:
+    merged = merge(
+        recorded(a_member(), an_assignment("n1", epoch=3)),
+        [a_report(N1, 3)],
+        epochs_used=USED,
+        now=NOON,
+    )
+
+    assert merged.workloads == {WEB: a_member()}
+    assert binding(merged) == (N1, USED + 1)

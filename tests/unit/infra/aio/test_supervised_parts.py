@@ -73,3 +73,34 @@ async def test_an_error_that_is_not_tolerated_is_recorded() -> None:
         running.cancel()
 
     assert [(error.where, error.key) for error in supervisor.recent()] == [("part", "it")]
+
+
+@pytest.mark.parametrize("error", [OSError("disk"), UnavailableError("expected")])
+async def test_a_part_whose_clean_up_fails_is_not_restarted_when_it_is_cancelled(
+    error: Exception,
+) -> None:
+    """A task group that is cancelled raises the failure of its task instead of the cancellation."""
+    runs: list[str] = []
+    started = asyncio.Event()
+
+    async def fail_when_cancelled() -> None:
+        runs.append("run")
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise error
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail_when_cancelled())
+
+    loop = Loop("it", run, tolerates=(UnavailableError,))
+    running = asyncio.create_task(a_supervisor().keep_running(loop))
+    await started.wait()
+    running.cancel()
+
+    async with asyncio.timeout(20):
+        await asyncio.wait([running])
+    assert running.cancelled()
+    assert runs == ["run"]

@@ -1,7 +1,7 @@
 """The schema of spec files agrees with the parser: same fields, same limits, and valid examples."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,12 @@ from persys.errors import InvalidError
 from persys.wire.control.nodepools import pool_of
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.schema import json_schema
-from persys.wire.schema.descriptions import POOL, SECTIONS, SIZE, SOFTWARE, WORKLOAD, Section
-from persys.wire.specfile import parser, pool_file
-from persys.wire.specfile.parser import PoolDocument, read_documents
+from persys.wire.schema import set_job_descriptions as of_sets_and_jobs
+from persys.wire.schema.descriptions import POOL, SIZE, SOFTWARE, WORKLOAD, Field
+from persys.wire.schema.sections import SECTIONS, Section
+from persys.wire.specfile import job_file, parser, pool_file, set_file
+from persys.wire.specfile.parser import read_documents
+from persys.wire.specfile.spec_documents import PoolDocument
 
 ROOT = Path(__file__).parents[4]
 SCHEMA = json_schema.document()
@@ -58,6 +61,53 @@ A_POOL = {
     "sizes": [{"name": "s", "cpu_millicores": 1000, "memory_mb": 1000, "hour_price": 0.1}],
     "max": 10,
     "spend_per_hour_max": 1.0,
+}
+
+
+A_SET = {
+    "id": "web",
+    "container": {"image": "nginx"},
+    "kind": "set",
+    "resources": {"cpu_millicores": 100, "memory_mb": 64},
+}
+A_JOB = {"id": "backup", "container": {"image": "nginx"}, "kind": "job"}
+PROMETHEUS = {"url": "http://p", "query": "up", "target": 1}
+
+
+def own_documents(name: str, value: Any) -> dict[str, Any]:
+    """A set or job with one field of a mapping, by the name of the mapping and the field."""
+    mapping, _, field = name.partition(".")
+    match mapping:
+        case "set":
+            return {**A_SET, field: value}
+        case "update":
+            beside = {"canary": 1} if field == "bake" else {}
+            return {**A_SET, "update": {**beside, field: value}}
+        case "scale":
+            replicas = {"replicas": value} if field == "min" and 0 < value <= 10_000 else {}
+            scale = {"min": 1, "max": 10_000, "cpu": "70%", field: value}
+            return {**A_SET, **replicas, "scale": scale}
+        case "prometheus":
+            return {**A_SET, "scale": {"max": 3, "prometheus": {**PROMETHEUS, field: value}}}
+        case "job":
+            return {**A_JOB, field: value}
+        case "options":
+            return {**A_JOB, "job": {field: value}}
+        case _:
+            return {**A_JOB, "schedule": {"cron": "0 3 * * *", field: value}}
+
+
+OWN: dict[str, Mapping[str, Field]] = {
+    "set": of_sets_and_jobs.SET,
+    "update": of_sets_and_jobs.UPDATE,
+    "scale": of_sets_and_jobs.SCALE,
+    "prometheus": of_sets_and_jobs.PROMETHEUS,
+    "job": of_sets_and_jobs.JOB,
+    "options": of_sets_and_jobs.JOB_OPTIONS,
+    "schedule": of_sets_and_jobs.SCHEDULE,
+}
+OWN_FIELDS = {
+    f"{mapping}.{name}": field for mapping, fields in OWN.items() for name, field in fields.items()
 }
 
 
@@ -120,6 +170,11 @@ EXAMPLES = [
         pytest.param({**A_POOL, name: field.example}, id=f"nodepool.{name}")
         for name, field in POOL.items()
     ),
+    *(
+        pytest.param(own_documents(name, field.example), id=name)
+        for name, field in OWN_FIELDS.items()
+    ),
+    pytest.param({**A_SET, "status": {"phase": "Steady"}}, id="set.status"),
 ]
 
 
@@ -152,8 +207,32 @@ def test_numbers_are_accepted_up_to_the_limits_of_the_schema(
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param(name, value, id=f"{name}={value}")
+        for name, field in OWN_FIELDS.items()
+        if isinstance(field.example, int)
+        for value in (field.least, field.most)
+    ],
+)
+def test_numbers_of_sets_and_jobs_are_accepted_up_to_their_limits(name: str, value: int) -> None:
+    outside = value - 1 if value in (0, 1) else value + 1
+
+    assert accepted(own_documents(name, value))
+    assert not accepted(own_documents(name, outside))
+    assert list(VALIDATOR.iter_errors(own_documents(name, outside)))
+
+
+@pytest.mark.parametrize(
     "document",
     [
+        {**A_SET, "revision_id": "r1"},
+        {**A_JOB, "desired_state": "Stopped"},
+        {**A_SET, "job": {}},
+        {**A_SET, "scale": {"max": 3, "cpu": "a lot"}},
+        {**A_SET, "update": {"order": "random"}},
+        {**A_JOB, "schedule": {"timezone": "UTC"}},
+        {**A_JOB, "job": {"fail_on": [0]}},
         {"container": {"image": "nginx"}},
         {"id": "web", "container": {"image": "nginx"}, "vm": {"vcpus": 1, "memory_mb": 1}},
         {"id": "web", "container": {"imge": "nginx"}},
@@ -190,6 +269,16 @@ def test_every_field_of_the_contract_has_a_description() -> None:
     assert POOL.keys() == pool_file._FIELDS.keys() | {"kind"}
     assert SIZE.keys() == pool_file._SIZE_FIELDS.keys()
     assert SOFTWARE.keys() == {"url", "sha256"}
+
+
+def test_every_key_of_sets_and_jobs_has_a_description() -> None:
+    assert OWN["set"].keys() == set_file.KEYS.keys() | {"kind"}
+    assert OWN["update"].keys() == set_file.UPDATE.keys()
+    assert OWN["scale"].keys() == set_file.SCALE.keys()
+    assert OWN["prometheus"].keys() == set_file.PROMETHEUS.keys()
+    assert OWN["job"].keys() == job_file.KEYS.keys() | {"kind"}
+    assert OWN["options"].keys() == job_file.JOB.keys()
+    assert OWN["schedule"].keys() == job_file.SCHEDULE.keys()
 
 
 def test_the_schema_itself_is_valid() -> None:

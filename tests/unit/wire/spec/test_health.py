@@ -5,7 +5,7 @@ import pytest
 from persys.errors import InvalidError
 from persys.model.spec import HealthCheck, HealthType
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.spec.health import health_check, health_message, short
+from persys.wire.spec.health import VM_TYPES, health_check, health_message, short
 
 
 def read(message: control_pb2.HealthCheck) -> HealthCheck:
@@ -81,3 +81,29 @@ def test_an_invalid_check_is_refused_with_its_field(
 
 def test_the_default_check_is_not_sent() -> None:
     assert health_message(HealthCheck(), control_pb2.HealthCheck) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("guest-agent", HealthCheck(HealthType.GUEST_AGENT)),
+        ("tcp:22", HealthCheck(HealthType.TCP, port=22)),
+        ("none", HealthCheck(HealthType.NONE)),
+    ],
+)
+def test_the_check_of_a_vm_is_read(text: str, expected: HealthCheck) -> None:
+    message = control_pb2.HealthCheck()
+    short("health_check", text, message)
+
+    assert health_check(message, "health_check", VM_TYPES) == expected
+
+
+def test_a_vm_has_no_check_of_an_image_and_no_command() -> None:
+    for message in (control_pb2.HealthCheck(type="image"), control_pb2.HealthCheck(command=["x"])):
+        with pytest.raises(InvalidError, match="expected http, tcp, guest-agent or none"):
+            health_check(message, "health_check", VM_TYPES)
+
+
+def test_a_container_has_no_guest_agent() -> None:
+    with pytest.raises(InvalidError, match="expected none, image, http, tcp or exec"):
+        in_short("guest-agent")

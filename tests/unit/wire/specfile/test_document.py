@@ -9,7 +9,8 @@ from google.protobuf.json_format import MessageToDict
 
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.specfile.document import position_of_field, split_field
-from persys.wire.specfile.parser import SpecDocument, read_spec_file
+from persys.wire.specfile.parser import read_spec_file
+from persys.wire.specfile.spec_documents import SpecDocument
 from persys.wire.specfile.strict import SpecFileError
 
 COMPOSE = "services:\n  web:\n    image: nginx\n"

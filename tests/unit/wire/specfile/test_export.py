@@ -3,7 +3,8 @@
 from persys.core import bounded_yaml
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.specfile.export import pool_text, workload_text
-from persys.wire.specfile.parser import PoolDocument, SpecDocument, read_documents
+from persys.wire.specfile.parser import read_documents
+from persys.wire.specfile.spec_documents import PoolDocument, SpecDocument
 
 
 def a_view() -> control_pb2.WorkloadView:

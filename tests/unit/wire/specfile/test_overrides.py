@@ -5,7 +5,8 @@ import pytest
 from persys.errors import InvalidError
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.specfile.overrides import Overrides, parse_assignment
-from persys.wire.specfile.parser import SpecDocument, read_documents
+from persys.wire.specfile.parser import read_documents
+from persys.wire.specfile.spec_documents import SpecDocument
 from persys.wire.specfile.strict import SpecFileError
 
 WEB = "id: web\ncontainer:\n  image: nginx\n  env: {FOO: a, foo: b}\n  ports: ['80:80']\n"

@@ -3,13 +3,25 @@
 import json
 from zlib import crc32
 
+import msgspec
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from persys.errors import RefusedError
 from persys.model.node import StoragePool
 from persys.model.placement import Resources
-from persys.model.spec import ComposeSpec, ContainerSpec, Port
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    Disk,
+    HealthCheck,
+    HealthType,
+    Network,
+    Port,
+    RestartPolicy,
+    VMSpec,
+)
 from persys.wire.stored.records import NewerSchemaError, decode, encode
 from persys.wire.stored.revision import revision_of
 
@@ -109,6 +121,26 @@ def test_a_revision_does_not_change_from_one_version_to_the_next() -> None:
     spec = ContainerSpec("nginx", env={"B": "2", "A": "1"}, ports=(Port(80, 8080),))
 
     assert revision_of(spec, Resources(100, 64), {"team": "a"}) == "0f5a90d60ee27b7c"
+
+
+def test_a_vm_without_a_health_check_keeps_the_revision_of_earlier_versions() -> None:
+    spec = VMSpec(
+        2,
+        2048,
+        disks=(Disk(device="vda", size_gb=10),),
+        os_image="debian-12",
+        name="db",
+        networks=(Network("default", dhcp=True),),
+        restart=RestartPolicy("on-failure", 3),
+    )
+    known = "07b74a5fa19808bd"
+
+    assert revision_of(spec, Resources(2000, 2048, 10), {"team": "a"}) == known
+    stored = json.loads(msgspec.json.encode(spec))
+    del stored["health"]  # as written by an earlier version
+    assert msgspec.convert(stored, VMSpec) == spec
+    checked = replace(spec, health=HealthCheck(HealthType.TCP, port=22))
+    assert revision_of(checked, Resources(2000, 2048, 10), {"team": "a"}) != known
 
 
 def test_a_revision_changes_with_every_field() -> None:

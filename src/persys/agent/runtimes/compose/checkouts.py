@@ -33,31 +33,36 @@ def remove_escaping_links(export: Path) -> dict[str, str]:
     return removed
 
 
+def names_in(export: Path, links: Mapping[str, str]) -> frozenset[str]:
+    """The files of the export and the links that were removed from it. Raises OSError."""
+    files = {
+        path.relative_to(export).as_posix()
+        for path in export.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
+    return frozenset(files | links.keys())
+
+
 def copy_files(
     export: Path, to: Path, *, links: Mapping[str, str], previous: frozenset[str]
-) -> frozenset[str]:
+) -> None:
     """Update `to` with the files of `export` and the links that were removed from it. Raises OSError.
 
-    Returns the names of the entries that come from the export.
+    Those of `previous` that the export does not have are removed.
     """
     to.mkdir(mode=0o755, parents=True, exist_ok=True)
     if (to / ".git").exists():
         shutil.rmtree(to / ".git")
-    names = set()
+    names = names_in(export, links)
     with _opened(to, None) as target:
         for path in sorted(export.rglob("*")):
-            relative = path.relative_to(export)
-            if path.is_symlink() or not path.is_dir():
-                names.add(relative.as_posix())
-            _copy(path, relative.parts, target)
+            _copy(path, path.relative_to(export).parts, target)
         for name, leads_to in links.items():
-            names.add(name)
             with _descend(Path(name).parts[:-1], target, make=True) as parent:
                 assert parent is not None, "missing directories are created"
                 _link(leads_to, Path(name).name, parent)
         for name in sorted(previous - names):
             _remove(Path(name).parts, target)
-    return frozenset(names)
 
 
 def _leads_inside(link: Path, base: Path) -> bool:

@@ -40,7 +40,7 @@ from persys.agent.runtimes.docker.start import start_container
 from persys.core.agent.compose_policy import Json
 from persys.core.agent.compose_status import ServiceContainer
 from persys.core.agent.deviations import Deviation
-from persys.core.agent.next_step import Condition
+from persys.core.agent.progress import Condition
 from persys.errors import ConflictError
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
@@ -382,8 +382,9 @@ class Override:
             service["pull_policy"] = (
                 "never"  # all images are present, and Compose has no credentials
             )
-        if order.stop_after_seconds:
-            # After a reboot Docker would start it before the agent knows how long the scheduler is lost.
+        if order.stop_after_seconds or order.run_once:
+            # After a reboot Docker would start it before the agent knows how long the scheduler is lost, or
+            # that it has run already.
             service |= {"restart": "no", "deploy": {"restart_policy": {"condition": "none"}}}
         return service
 

@@ -46,13 +46,13 @@ from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels, co
 from persys.agent.runtimes.docker.pull import Puller
 from persys.agent.runtimes.docker.start import kill_lost_shim, port_conflict
 from persys.agent.volumes.managed import storage_failure
-from persys.core.agent.compose_status import artefact_of, log_source, to_start
+from persys.core.agent.compose_status import ServicePlan, artefact_of, log_source, to_start
 from persys.core.agent.deviations import Deviation, Shape
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.progress import Artefact, Condition
 from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.model.ids import Revision, WorkloadId
-from persys.model.spec import ContainerSpec, stop_grace_seconds
+from persys.model.spec import ContainerSpec, RestartPolicy, stop_grace_seconds
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Desired, Order
 
@@ -87,6 +87,7 @@ class ComposeRuntime:
         self._binds = BindGuard(engine, paths)
         self._names = ProjectNames(engine, owner)
         self._prepared: dict[WorkloadId, Prepared] = {}
+        self._placed: dict[WorkloadId, Prepared] = {}  # whose files are mounted
         self._shapes: dict[WorkloadId, dict[str, Shape]] = {}  # not yet written to disk
         self._puller = puller
         self._root = root
@@ -101,7 +102,7 @@ class ComposeRuntime:
         seen = artefact_of(
             project_of(order, record, found, self._owner),
             members(found, differing),
-            record.services if record is not None else {},
+            _plans(order, record),
             revision=record.revision if record is not None else Revision(""),
             commit=record.commit if record is not None else "",
         )
@@ -149,6 +150,8 @@ class ComposeRuntime:
             return prepared
         if (failure := await self._names.check(prepared.record, order.workload_id)) is not None:
             return failure
+        if (failure := await self._place(order, state_dir, prepared)) is not None:
+            return failure
         if (failure := await self._binds.check(prepared.binds)) is not None:
             return failure
         await wait_for_removals(self._stack, order.workload_id)
@@ -166,9 +169,12 @@ class ComposeRuntime:
         return None
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
-        prepared = await self._checked(order, self._state_dir(order.workload_id))
+        state_dir = self._state_dir(order.workload_id)
+        prepared = await self._checked(order, state_dir)
         if isinstance(prepared, Failure):
             return prepared
+        if (failure := await self._place(order, state_dir, prepared)) is not None:
+            return failure
 
         async def start() -> Failure | None:
             return await self._start(order, artefact, prepared)
@@ -250,6 +256,8 @@ class ComposeRuntime:
         prepared = await self._checked(order, state_dir)
         if isinstance(prepared, Failure):
             return prepared
+        if (failure := await self._place(order, state_dir, prepared)) is not None:
+            return failure
         services = {one.part for one in artefact.deviations if one.cuts_off}
 
         async def replace() -> Failure | None:
@@ -276,6 +284,7 @@ class ComposeRuntime:
         except EngineError as err:
             return Failure(FailureReason.STORAGE_ERROR, err.message)
         self._prepared.pop(order.workload_id, None)
+        self._placed.pop(order.workload_id, None)
         self._shapes.pop(order.workload_id, None)
         await self._cgroups.remove(order.workload_id)
         state_dir = self._state_dir(order.workload_id)
@@ -365,6 +374,17 @@ class ComposeRuntime:
             return known
         return await self._prepare(order, state_dir, await self._project(order), _ignore_progress)
 
+    async def _place(
+        self, order: Order, state_dir: StackStateDir, prepared: Prepared
+    ) -> Failure | None:
+        """Update the mounted files, once per prepared document."""
+        if self._placed.get(order.workload_id) is prepared:
+            return None
+        failure = await self._source.place(prepared, state_dir)
+        if failure is None:
+            self._placed[order.workload_id] = prepared
+        return failure
+
     async def _prepare(
         self, order: Order, state_dir: StackStateDir, name: str, queued: Callable[[str], None]
     ) -> Prepared | Failure:
@@ -379,6 +399,17 @@ class ComposeRuntime:
     ) -> Failure:
         taken = await port_conflict(self._engine, self._owner, workload_id, record.ports)
         return taken or Failure(FailureReason.RUNTIME_ERROR, message)
+
+
+def _plans(order: Order, record: StackRecord | None) -> dict[str, ServicePlan]:
+    """The services of a stack that runs once end with their first exit, whatever the Compose file says."""
+    if record is None:
+        return {}
+    if not order.run_once:
+        return record.services
+    return {
+        name: replace(plan, restart=RestartPolicy("no")) for name, plan in record.services.items()
+    }
 
 
 def _ignore_progress(_failure_reason: str) -> None:

@@ -2,6 +2,9 @@
 
 The resolved document is checked, and exactly that document is executed; no file is read again. Files that
 Compose reads during resolution (includes, env files) must be inside the project and are checked before.
+
+`prepare` changes nothing that a running container mounts, so that a stack runs on if a later part of its
+update fails. `place` then updates the files.
 """
 
 import asyncio
@@ -20,7 +23,7 @@ from typing import NamedTuple
 import structlog
 
 from persys.agent.runtimes.compose import document as documents
-from persys.agent.runtimes.compose.checkouts import copy_files, remove_escaping_links
+from persys.agent.runtimes.compose.checkouts import copy_files, names_in, remove_escaping_links
 from persys.agent.runtimes.compose.cli import ComposeCli, Project, env_text, error_text
 from persys.agent.runtimes.compose.document import Document, project_env, references_problem
 from persys.agent.runtimes.compose.git import FetchError, Git, is_local, problem_with_local
@@ -63,6 +66,8 @@ class Prepared:
     images: dict[str, PullPolicy]
     is_built: bool
     variables: dict[str, str] = field(repr=False)
+    # Links that were removed from the export. None: its containers mount no files of a repository.
+    links: Mapping[str, str] | None = None
 
 
 class _Checkout(NamedTuple):
@@ -126,7 +131,8 @@ class ComposeSource:
         binds = self._binds(found, document, state_dir, links if checkout.commit else None)
         hashes = await self._hashes(document, found, state_dir, checkout.commit)
         document, variables = documents.with_values(document, effective_env(spec))
-        files = await self._copy(state_dir, document, links) if checkout.commit else ()
+        mounts_files = bool(checkout.commit) and str(state_dir.export) in json.dumps(document)
+        files = await self._files(state_dir, links if mounts_files else None)
         record = _record(order, name, found, state_dir, hashes, checkout.commit, files)
         await self._paths.run(state_dir.root, partial(state_dir.write_planned, record))
         document = self._executable(document, state_dir, name)
@@ -137,7 +143,28 @@ class ComposeSource:
             images=_images(document),
             is_built=any(service.is_built for service in found.services),
             variables=variables,
+            links=links if mounts_files else None,
         )
+
+    async def place(self, prepared: Prepared, state_dir: StackStateDir) -> Failure | None:
+        """Update the files of a repository that containers mount."""
+        before = await self._paths.run(state_dir.root, state_dir.read_applied)
+        previous = frozenset(before.files if before is not None else ())
+        if prepared.links is None:
+            update = partial(_remove, state_dir.source / ".git")
+        else:
+            update = partial(
+                copy_files,
+                state_dir.export,
+                state_dir.source,
+                links=prepared.links,
+                previous=previous,
+            )
+        try:
+            await self._paths.run(state_dir.root, update, deadline_seconds=LONG_SECONDS)
+        except OSError as err:
+            return storage_failure("files of the stack", err)
+        return None
 
     async def _check_out(
         self, git: Git, order: Order, state_dir: StackStateDir, queued: Callable[[str], None]
@@ -319,20 +346,16 @@ class ComposeSource:
             binds += (HostBind(path, str(state_dir.source), target) for target in targets)
         return binds
 
-    async def _copy(
-        self, state_dir: StackStateDir, document: Document, links: Mapping[str, str]
+    async def _files(
+        self, state_dir: StackStateDir, links: Mapping[str, str] | None
     ) -> tuple[str, ...]:
-        """Copy the files that containers mount, and return their names."""
+        """The names of the files that containers mount, also those of an earlier commit."""
+        if links is not None:
+            names = partial(names_in, state_dir.export, links)
+            found = await self._paths.run(state_dir.root, names, deadline_seconds=LONG_SECONDS)
+            return tuple(sorted(found))
         before = await self._paths.run(state_dir.root, state_dir.read_applied)
-        previous = frozenset(before.files if before is not None else ())
-        if str(state_dir.export) not in json.dumps(document):
-            await self._paths.run(state_dir.root, partial(_remove, state_dir.source / ".git"))
-            return tuple(previous)
-        copy = partial(
-            copy_files, state_dir.export, state_dir.source, links=links, previous=previous
-        )
-        names = await self._paths.run(state_dir.root, copy, deadline_seconds=LONG_SECONDS)
-        return tuple(sorted(names))
+        return before.files if before is not None else ()
 
     async def _hashes(
         self, document: Document, found: StackFile, state_dir: StackStateDir, commit: str

@@ -17,7 +17,7 @@ from persys.agent.runtimes.docker.engine import (
 )
 from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels
 from persys.agent.workloads.work_queue import WorkQueue
-from persys.core.agent.disk_limits import exceeded, limit_gb
+from persys.core.agent.run_limits import exceeded, limit_gb
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.model.ids import WorkloadId

@@ -30,7 +30,7 @@ from persys.agent.runtimes.docker.engine import (
 )
 from persys.core.agent.deviations import Deviation, Shape, deviations
 from persys.core.agent.health import Health, timing_of
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.progress import Artefact, Condition
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, HealthCheck, HealthType, Port
 from persys.model.workload import Order
@@ -235,8 +235,9 @@ def _address(network: Mapping[str, Any]) -> str:
 
 
 def _restart(order: Order) -> dict[str, Any]:
-    if order.stop_after_seconds:
-        # After a reboot Docker would start it before the agent knows how long the scheduler is lost.
+    if order.stop_after_seconds or order.run_once:
+        # After a reboot Docker would start it before the agent knows how long the scheduler is lost, or that
+        # it has run already.
         return {"Name": "no"}
     policy = container_spec(order).restart
     if policy.name == "on-failure":

@@ -56,10 +56,12 @@ class Puller:
         self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_REGISTRY_MAX)
         )
+        # The waits for a slot, with their image. They end when the image is present.
+        self._waits: dict[asyncio.Timeout, str] = {}
 
     async def pull(self, spec: ContainerSpec, watch: PullWatch) -> Failure | None:
         """Make the image available according to its pull policy."""
-        if spec.pull_policy is not PullPolicy.ALWAYS and await self._id(spec.image):
+        if spec.pull_policy is not PullPolicy.ALWAYS and await self._is_present(spec.image):
             return None
         if spec.pull_policy is PullPolicy.NEVER:
             return image_not_found(
@@ -78,14 +80,52 @@ class Puller:
         slots = self._slots[registry]
         if slots.locked():
             watch.queued(f"{PER_REGISTRY_MAX} images of {registry} are being pulled")
-        async with slots:
-            if spec.pull_policy is not PullPolicy.ALWAYS and await self._id(spec.image):
+        while not await self._acquire(slots, spec):
+            if await self._is_present(spec.image):
                 return None  # another workload pulled it in the meantime
+        try:
+            if spec.pull_policy is not PullPolicy.ALWAYS and await self._is_present(spec.image):
+                return None
             watch.began()
             failure = await self._fetch_in_time(tagged(spec.image), headers, watch)
+        finally:
+            slots.release()
         if failure is None and (image_id := await self._id(spec.image)):
+            self._end_waits(spec.image)
             await watch.fetched(tagged(spec.image), image_id)
         return failure
+
+    async def _acquire(self, slots: asyncio.Semaphore, spec: ContainerSpec) -> bool:
+        """Wait for a slot. False: the image is present meanwhile, and no slot was acquired.
+
+        Otherwise a workload would wait for pulls that hang, although its image is present.
+        """
+        if spec.pull_policy is PullPolicy.ALWAYS:
+            return await slots.acquire()
+        image = tagged(spec.image)
+        try:
+            async with asyncio.timeout(None) as wait:
+                self._waits[wait] = image
+                try:
+                    return await slots.acquire()
+                finally:
+                    self._waits.pop(wait, None)
+        except TimeoutError:
+            if not wait.expired():
+                raise
+            return False
+
+    async def _is_present(self, image: str) -> bool:
+        if not await self._id(image):
+            return False
+        self._end_waits(image)
+        return True
+
+    def _end_waits(self, image: str) -> None:
+        now = asyncio.get_running_loop().time()
+        for wait in [one for one, awaited in self._waits.items() if awaited == tagged(image)]:
+            del self._waits[wait]
+            wait.reschedule(now)
 
     async def _fetch_in_time(
         self, image: str, headers: dict[str, str], watch: PullWatch

@@ -41,7 +41,7 @@ from persys.agent.runtimes.docker.start import (
 from persys.agent.runtimes.host_paths import HostBind
 from persys.agent.volumes.managed import storage_failure
 from persys.agent.workloads.node_policy import NodePolicy
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.progress import Artefact, Condition
 from persys.errors import ConflictError
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId

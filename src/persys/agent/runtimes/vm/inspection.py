@@ -1,4 +1,5 @@
-"""Inspects VMs: state, addresses and runs of one VM, and the list of all VMs for garbage collection.
+"""Inspects VMs: state, addresses and runs of one VM, its guest agent, and the list of all VMs for garbage
+collection.
 
 Addresses come from libvirt's DHCP leases and from the guest agent if it responds, which is the only source
 for bridges. If neither has an address, the static address of the spec is used. Starts and stops are tracked
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from ipaddress import ip_address
+from math import ceil
 from shutil import disk_usage
 from typing import Any
 
@@ -31,11 +33,14 @@ from persys.agent.runtimes.vm.domain_xml import (
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, is_code, load
 from persys.agent.runtimes.vm.state_dir import Run
 from persys.core.agent.garbage import ImageUse, Item, Kind
-from persys.core.agent.next_step import SWITCHED_OFF, Artefact, Condition
+from persys.core.agent.next_step import SWITCHED_OFF
+from persys.core.agent.progress import Artefact, Condition
+from persys.core.agent.run_limits import UNKNOWN_EXIT_CODE
 from persys.model.ids import Revision, WorkloadId
 from persys.model.status import Failure, FailureReason
 
 AGENT_SECONDS = 2  # timeout of the guest agent
+PING_MARGIN_SECONDS = 5.0  # for libvirt, beyond the timeout of the guest agent
 _LEASE, _AGENT = 0, 1  # VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_*
 RESUME_FREE_BYTES = (
     64 * 1024 * 1024
@@ -43,7 +48,6 @@ RESUME_FREE_BYTES = (
 ADDRESS_AWAITED = timedelta(minutes=3)
 ADDRESS_POLL_AFTER = timedelta(seconds=1)
 CRASHED = 1
-UNKNOWN_EXIT_CODE = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +184,7 @@ def artefact_of(view: DomainView, run: Run | None, *, now: datetime) -> Artefact
         started_at=run.started_at if run is not None else None,
         finished_at=run.finished_at if run is not None else None,
         error=run.ending if run is not None else "",
+        address=primary(view.addresses),
         boots=True,
         trouble=_pause_failure(view) if condition is Condition.PAUSED else None,
         facts=known,
@@ -233,6 +238,28 @@ def _shutoff_reason(reason: int) -> tuple[int, str]:
         libvirt.VIR_DOMAIN_SHUTOFF_FAILED: (CRASHED, "QEMU exited"),
         libvirt.VIR_DOMAIN_SHUTOFF_SAVED: (0, "the VM was saved"),
     }.get(reason, (UNKNOWN_EXIT_CODE, "stopped while the agent was not running"))
+
+
+class VmGuests:
+    """Implements agent.ports.Guests."""
+
+    def __init__(self, libvirt: Libvirt) -> None:
+        self._libvirt = libvirt
+
+    async def ping(self, vm_id: str, *, deadline: float) -> str:
+        work = partial(_ping_guest, uuid=vm_id, seconds=max(1, ceil(deadline)))
+        try:
+            await self._libvirt.call(work, deadline=deadline + PING_MARGIN_SECONDS)
+        except LibvirtError as err:
+            return f"guest agent: {err.message}"
+        return ""
+
+
+def _ping_guest(connection: Any, uuid: str, seconds: int) -> None:
+    """Any call that the guest agent answers; this one is supported by all of them."""
+    domain = connection.lookupByUUIDString(uuid)
+    domain.agentSetResponseTimeout(seconds, 0)
+    domain.interfaceAddresses(_AGENT, 0)
 
 
 class VmGarbage:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, load
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.progress import Artefact, Condition
 from persys.errors import RuntimeUnavailableError
 from persys.infra.clock import Clock
 

@@ -44,7 +44,7 @@ from persys.agent.runtimes.vm.state_dir import Run, VmStateDir, write_cloud_init
 from persys.agent.runtimes.vm.storage.disk_guard import HeldDisk
 from persys.agent.runtimes.vm.storage.disks import VmDisks
 from persys.core.agent.cloud_init import is_wanted, seed
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.progress import Artefact, Condition
 from persys.errors import ConflictError
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError

@@ -80,6 +80,10 @@ _RUN = (
         {"choices": ("always", "missing", "never"), "help": "when to pull the image"},
     ),
     arg.Argument(
+        ("--replicas",),
+        {"metavar": "N", "type": int, "default": 0, "help": "run a set with this many members"},
+    ),
+    arg.Argument(
         ("-d", "--detach"),
         {
             "action": "store_true",
@@ -92,7 +96,7 @@ _RUN = (
 
 APPLY = Command(
     "apply",
-    "create or update workloads from files",
+    "create or update workloads, sets and jobs from files",
     "commands.workload:apply",
     (*arg.SPEC_FILES, arg.SHOW_CHANGES, arg.WAIT),
 )
@@ -106,7 +110,7 @@ RUN = Command(
 
 EDIT = Command(
     "edit",
-    "edit a workload in $EDITOR, show the changes and apply them",
+    "edit a workload, set or job in $EDITOR, show the changes and apply them",
     "commands.edit:edit",
     (arg.WORKLOAD, arg.YES, arg.WAIT),
 )
@@ -120,17 +124,17 @@ WORKLOAD = Group(
             "list",
             "list workloads",
             "commands.workload:list_workloads",
-            (arg.STATUS, arg.ON_NODE, arg.WATCH),
+            (arg.OWNER, arg.STATUS, arg.ON_NODE, arg.WATCH),
         ),
         Command(
             "get",
-            "show one workload, with the reason for its status",
+            "show one workload, with the reason for its status; also a set or job",
             "commands.workload:get_workload",
             (arg.WORKLOAD, arg.WATCH),
         ),
         Command(
             "delete",
-            "delete workloads, by id or of files",
+            "delete workloads, sets and jobs, by id or of files",
             "commands.workload:delete",
             (
                 arg.OPTIONAL_WORKLOADS,
@@ -166,7 +170,7 @@ WORKLOAD = Group(
         ),
         Command(
             "restart",
-            "stop workloads, wait until they have stopped, and start them again",
+            "stop workloads and start them again; the members of a set are replaced as in an update",
             "commands.workload:restart",
             (arg.WORKLOADS, arg.WAIT),
         ),
@@ -227,7 +231,7 @@ INIT = Command(
 
 EXPLAIN = Command(
     "explain",
-    "explain why a workload runs on its node, or is pending",
+    "explain why a workload, or a member of a set, runs on its node or is pending",
     "commands.explain:show",
     (arg.WORKLOAD,),
 )
@@ -254,7 +258,7 @@ GITOPS = Command("gitops", "list workloads that follow a Git branch", "commands.
 
 LOGS = Command(
     "logs",
-    "show the output of a workload",
+    "show the output of a workload, or of all members of a set",
     "commands.logs:show",
     (
         arg.WORKLOAD,

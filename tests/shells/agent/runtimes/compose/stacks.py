@@ -57,6 +57,7 @@ def apply(
     revision: str = "r1",
     desired: agent_pb2.DesiredState = agent_pb2.DESIRED_STATE_RUNNING,
     stop_after: int = 0,
+    run_once: bool = False,
     **parts: Any,
 ) -> agent_pb2.ApplyWorkloadResponse:
     """Apply a stack from `text`, or from git if `parts` have a repository."""
@@ -68,6 +69,7 @@ def apply(
         desired_state=desired,
         spec=agent_pb2.WorkloadSpec(compose=compose),
         stop_after_seconds=stop_after,
+        run_once=run_once,
     )
     response: agent_pb2.ApplyWorkloadResponse = agent.stub.ApplyWorkload(request, timeout=10)
     return response

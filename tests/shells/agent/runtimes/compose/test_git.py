@@ -13,7 +13,7 @@ import git_servers
 from git_servers import Repository
 from persys.wire.compose.git_source import host_of
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.runtimes.compose.stacks import WITHIN, stack_agent, until
+from shells.agent.runtimes.compose.stacks import WITHIN, runs, stack_agent, until
 from shells.agent.runtimes.compose.stacks import apply as apply_stack
 
 if TYPE_CHECKING:
@@ -113,6 +113,42 @@ def test_the_deployed_commit_stays_until_a_new_revision(
     changed = container(stacks, run_docker, stack_id, "web")
     assert changed != web
     assert run_docker("exec", changed, "cat", "/conf/name") == "two"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"git_ref": "no-such-branch"}, id="the ref does not exist"),
+        pytest.param({"git_path": "broken"}, id="the file is invalid"),
+        pytest.param({"git_path": "missing"}, id="an image does not exist"),
+    ],
+)
+def test_a_stack_runs_on_unchanged_if_its_new_revision_cannot_be_fetched(
+    stacks: "Agent",
+    stack_id: str,
+    repository: Repository,
+    run_docker: Callable[..., str],
+    change: dict[str, str],
+) -> None:
+    text = f"services:\n  web:\n    {SLEEPER}    volumes: ['./conf:/conf:ro']\n"
+    missing = "  new:\n    image: persys-test:no-such-tag\n    pull_policy: never\n"
+    repository.commit({"good/compose.yaml": text, "good/conf/name": "one"})
+    url = f"file://{repository.path}"
+    apply(stacks, stack_id, url, git_ref="main", git_path="good")
+    stacks.wait_for(stack_id, RUNNING, within=WITHIN)
+    before = runs(stacks, stack_id)
+    files = {"broken/compose.yaml": f"{text}    bogus: true\n", "broken/conf/name": "two"}
+    files |= {"missing/compose.yaml": text + missing, "missing/conf/name": "two"}
+    repository.commit({**files, "good/conf/name": "two", "good/conf/more": "new"})
+
+    parts = {"git_ref": "main", "git_path": "good"} | change
+    apply(stacks, stack_id, url, revision="r2", **parts)
+
+    status = stacks.wait_for(stack_id, FAILED, within=WITHIN)
+    assert status.revision_id == "r2"
+    assert runs(stacks, stack_id) == before
+    web = container(stacks, run_docker, stack_id, "web")
+    assert run_docker("exec", web, "sh", "-c", "cat /conf/*") == "one"
 
 
 def test_a_service_is_built_from_the_repository(

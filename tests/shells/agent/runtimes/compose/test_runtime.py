@@ -279,6 +279,51 @@ def test_only_the_manually_stopped_service_is_started_again(
     stacks.wait_until_gone(unique_id)
 
 
+def test_a_stack_keeps_running_when_an_image_of_its_new_revision_is_missing(
+    stacks: "Agent", unique_id: str
+) -> None:
+    good = "services: {web: {image: persys-test, command: [sleep, '3600'], init: true}}"
+    apply(stacks, unique_id, good)
+    stacks.wait_for(unique_id, RUNNING, within=WITHIN)
+    before = runs(stacks, unique_id)
+
+    changed = good.replace("'3600'", "'3601'")
+    other = "new: {image: 'persys-test:no-such-tag', pull_policy: never}"
+    apply(stacks, unique_id, changed.replace("{web:", f"{{{other}, web:"), revision="r2")
+
+    status = stacks.wait_for(unique_id, FAILED, within=WITHIN)
+    assert status.revision_id == "r2"
+    assert status.metadata["failure_reason"] == "IMAGE_NOT_FOUND"
+    assert runs(stacks, unique_id) == before
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def test_a_stack_that_runs_once_has_ended_when_all_its_services_have_exited(
+    stacks: "Agent", unique_id: str
+) -> None:
+    text = """
+        services:
+          first: {image: persys-test, command: ["true"], restart: always}
+          second: {image: persys-test, command: [sleep, "2"], init: true, restart: always}
+        """
+    apply(stacks, unique_id, text, run_once=True)
+
+    status = stacks.wait_for(unique_id, STOPPED, within=WITHIN)
+
+    assert status.metadata["reason_code"] == "Completed"
+    assert status.metadata["compose.services"] == "first=completed,second=completed"
+    ended = runs(stacks, unique_id)
+    docker("rm", "-f", ended["first"][0])
+    stacks.kill()
+    stacks.start()
+    status = stacks.wait_for(unique_id, STOPPED, within=WITHIN)
+    assert status.metadata["reason_code"] == "Completed"
+    assert runs(stacks, unique_id) == {"second": ended["second"]}
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
 def test_a_stack_keeps_running_when_its_new_revision_fails(stacks: "Agent", unique_id: str) -> None:
     good = "services: {web: {image: persys-test, command: [sleep, '3600'], init: true}}"
     apply(stacks, unique_id, good)

@@ -245,6 +245,27 @@ def test_a_delete_does_not_wait_for_a_hanging_pull(
             agent.wait_until_gone(unique_id)
 
 
+def test_the_old_revision_runs_during_the_pull_of_the_new_image(
+    agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    agent.apply(unique_id, sleeper)
+    old = agent.wait_for(unique_id, RUNNING).metadata["container.id"]
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        sleeper.image = f"127.0.0.1:{mute.getsockname()[1]}/slow:image"
+        agent.apply(unique_id, sleeper, revision="r2")
+        caller, _ = mute.accept()
+        with caller:
+            assert agent.containers(unique_id, running=True) == [old]
+            assert agent.status(unique_id).actual_state == agent_pb2.ACTUAL_STATE_PENDING
+
+    status = agent.wait_for(unique_id, FAILED)
+    assert status.revision_id == "r2"
+    assert status.metadata["failure_reason"] == "IMAGE_PULL_FAILED"
+    assert agent.containers(unique_id, running=True) == [old]
+
+
 class EmptyRegistry(BaseHTTPRequestHandler):
     """A registry without images."""
 

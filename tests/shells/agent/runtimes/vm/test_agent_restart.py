@@ -13,7 +13,7 @@ import pytest
 
 from e2e.vms import BOOT_SECONDS, TINY, domains, page, virsh, vm_directory, volumes
 from persys.agent.workloads import failpoints
-from persys.core.agent.next_step import Step
+from persys.core.agent.progress import Step
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 
 RUNNING, STOPPED, FAILED = (
@@ -52,7 +52,12 @@ class Host:
         desired: pb.DesiredState = pb.DESIRED_STATE_RUNNING,
         disk: str = "",
         network: str = "",
+        image: str = "",
+        check: pb.HealthCheck | None = None,
+        script: str = "",
+        run_once: bool = False,
     ) -> None:
+        """`image`: of a further disk, which becomes the first one."""
         vm = pb.VMSpec(
             name=self.name,
             vcpus=1,
@@ -65,13 +70,19 @@ class Host:
             networks=[pb.NetworkConfig(network=network, mac_address=MAC)] if network else [],
             stop_grace_seconds=1,
             restart_policy=pb.RestartPolicy(policy=restart),
+            metadata={"persys.os_image": image} if image else {},
+            health_check=check,
+            cloud_init=script,
         )
+        if image:
+            vm.disks.insert(0, pb.DiskConfig(device="vdb", format="qcow2", type="disk", size_gb=1))
         request = pb.ApplyWorkloadRequest(
             id=self.name,
             type=pb.WORKLOAD_TYPE_VM,
             revision_id=revision,
             desired_state=desired,
             spec=pb.WorkloadSpec(vm=vm),
+            run_once=run_once,
         )
         self.agent.stub.ApplyWorkload(request, timeout=10)
 
@@ -103,6 +114,20 @@ def host(new_agent: Callable[..., Any]) -> Iterator[Host]:
         yield Host(agent, directory)
         if not agent.is_dead:
             agent.kill()
+
+
+def test_the_old_vm_runs_on_if_the_image_of_its_new_revision_cannot_be_fetched(host: Host) -> None:
+    host.agent.start()
+    host.apply()
+    host.wait_for(RUNNING)
+    domain_id = host.domain_id()
+
+    host.apply(revision="r2", memory_mb=96, image="http://127.0.0.1:9/none.qcow2")
+
+    status = host.wait_for(FAILED)
+    assert status.revision_id == "r2"
+    assert status.metadata["failure_reason"] == "IMAGE_PULL_FAILED"
+    assert host.domain_id() == domain_id
 
 
 def test_a_vm_survives_a_killed_agent_and_follows_every_order(host: Host) -> None:
@@ -165,6 +190,59 @@ def test_the_address_of_a_guest_is_reported_as_soon_as_it_has_one(host: Host) ->
     )
 
 
+# Answers every command of libvirt to the guest agent. The port is at its end until libvirt connects.
+GUEST_AGENT = r"""#!/bin/sh
+(
+  exec 3<>$(ls /dev/vport*p1 | head -n 1)
+  while true; do
+    read -r line <&3 || { sleep 1; continue; }
+    id=$(echo "$line" | sed -n 's/.*"id": *\([0-9]*\).*/\1/p')
+    case $line in
+      *guest-sync-delimited*) printf '\377{"return": %s}\n' "$id" >&3 ;;
+      *guest-sync*) printf '{"return": %s}\n' "$id" >&3 ;;
+      *) echo '{"return": []}' >&3 ;;
+    esac
+  done
+) &
+"""
+
+
+@pytest.mark.parametrize(
+    ("check", "problem"),
+    [
+        (pb.HealthCheck(type="http", port=80, path="/hostname"), "port 80"),
+        (pb.HealthCheck(type="tcp", port=80), "port 80"),
+        (pb.HealthCheck(type="guest-agent"), "guest agent: "),
+    ],
+    ids=["http", "tcp", "guest-agent"],
+)
+def test_a_vm_is_healthy_when_its_check_passes(
+    host: Host, check: pb.HealthCheck, problem: str
+) -> None:
+    disk = shutil.copy(TINY, host.directory)
+    check.interval_seconds, check.retries, check.start_period_seconds = 1, 2, 1
+    host.agent.start()
+    host.apply(memory_mb=160, disk=str(disk), network="default", check=check, script=GUEST_AGENT)
+    booting = host.wait_for(RUNNING)
+    eventually(
+        lambda: host.agent.status(host.name).metadata["container.health"] == "unhealthy",
+        "its check fails while it boots",
+        within=PATIENCE_SECONDS,
+    )
+    status = host.agent.status(host.name)
+    assert problem in status.message
+    assert status.metadata["reason_code"] == "Unhealthy"
+
+    eventually(
+        lambda: host.agent.status(host.name).metadata["container.health"] == "healthy",
+        "its check passes",
+        within=BOOT_SECONDS,
+    )
+
+    assert host.agent.status(host.name).actual_state == RUNNING
+    assert booting.metadata["container.restart_count"] == "0"
+
+
 @pytest.mark.parametrize("point", ON_THE_WAY)
 def test_an_agent_killed_during_an_apply_ends_with_one_vm(host: Host, point: str) -> None:
     host.agent.start(failpoint=point)
@@ -184,7 +262,7 @@ def test_an_agent_killed_during_an_apply_ends_with_one_vm(host: Host, point: str
 def test_a_manually_powered_off_vm_is_started_again(host: Host) -> None:
     host.agent.start()
     host.apply()
-    host.wait_for(RUNNING)
+    assert host.wait_for(RUNNING).metadata["container.restart_count"] == "0"
     domain_id = host.domain_id()
 
     virsh("destroy", host.name)
@@ -192,7 +270,27 @@ def test_a_manually_powered_off_vm_is_started_again(host: Host) -> None:
     eventually(
         lambda: host.domain_id() not in (domain_id, "-"), "it runs again", within=PATIENCE_SECONDS
     )
+    eventually(
+        lambda: host.wait_for(RUNNING).metadata["container.restart_count"] == "1",
+        "the restart is counted",
+        within=PATIENCE_SECONDS,
+    )
+
+
+def test_a_vm_that_runs_once_is_not_started_again_after_it_was_powered_off(host: Host) -> None:
+    host.agent.start()
+    host.apply(run_once=True)
     host.wait_for(RUNNING)
+    host.agent.kill()
+    virsh("destroy", host.name)
+    host.agent.start()
+
+    status = host.wait_for(FAILED)
+
+    assert "the VM was powered off" in status.message
+    host.apply(run_once=True)  # a repeated order
+    assert host.wait_for(FAILED).message == status.message
+    assert virsh("domstate", host.name) == "shut off"
 
 
 def test_a_vm_without_restart_reports_how_it_stopped(host: Host) -> None:

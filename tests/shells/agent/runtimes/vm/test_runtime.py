@@ -24,7 +24,7 @@ from persys.agent.runtimes.vm.storage.disks import DiskInventory, VmDisks
 from persys.agent.runtimes.vm.storage.pools import AgentPool
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.garbage import Item, Kind
-from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.progress import Artefact, Condition
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, Revision, WorkloadId

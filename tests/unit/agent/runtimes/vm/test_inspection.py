@@ -11,7 +11,7 @@ from persys.agent.runtimes.vm.domain_xml import DomainDescription
 from persys.agent.runtimes.vm.inspection import DomainView, artefact_of, primary, run_of
 from persys.agent.runtimes.vm.libvirt import load
 from persys.agent.runtimes.vm.state_dir import DiskRecord, Run, VmStateDir
-from persys.core.agent.next_step import Condition
+from persys.core.agent.progress import Condition
 from persys.errors import RuntimeUnavailableError
 from persys.model.ids import WorkloadId
 from persys.model.status import FailureReason

@@ -43,7 +43,7 @@ ACTUAL_STATE_FAILED: ActualState
 ACTUAL_STATE_UNKNOWN: ActualState
 
 class ApplyWorkloadRequest(_message.Message):
-    __slots__ = ("id", "type", "revision_id", "desired_state", "spec", "epoch", "intent", "stop_after_seconds", "secret_env", "proof")
+    __slots__ = ("id", "type", "revision_id", "desired_state", "spec", "epoch", "intent", "stop_after_seconds", "secret_env", "proof", "run_once", "run_deadline_seconds")
     ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     REVISION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,8 @@ class ApplyWorkloadRequest(_message.Message):
     STOP_AFTER_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SECRET_ENV_FIELD_NUMBER: _ClassVar[int]
     PROOF_FIELD_NUMBER: _ClassVar[int]
+    RUN_ONCE_FIELD_NUMBER: _ClassVar[int]
+    RUN_DEADLINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     id: str
     type: WorkloadType
     revision_id: str
@@ -64,7 +66,9 @@ class ApplyWorkloadRequest(_message.Message):
     stop_after_seconds: int
     secret_env: _containers.RepeatedScalarFieldContainer[str]
     proof: bytes
-    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., epoch: _Optional[int] = ..., intent: _Optional[bytes] = ..., stop_after_seconds: _Optional[int] = ..., secret_env: _Optional[_Iterable[str]] = ..., proof: _Optional[bytes] = ...) -> None: ...
+    run_once: bool
+    run_deadline_seconds: int
+    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., epoch: _Optional[int] = ..., intent: _Optional[bytes] = ..., stop_after_seconds: _Optional[int] = ..., secret_env: _Optional[_Iterable[str]] = ..., proof: _Optional[bytes] = ..., run_once: _Optional[bool] = ..., run_deadline_seconds: _Optional[int] = ...) -> None: ...
 
 class ApplyWorkloadResponse(_message.Message):
     __slots__ = ("applied", "skipped", "message", "status", "known_epoch", "deleted")
@@ -81,6 +85,30 @@ class ApplyWorkloadResponse(_message.Message):
     known_epoch: int
     deleted: bool
     def __init__(self, applied: _Optional[bool] = ..., skipped: _Optional[bool] = ..., message: _Optional[str] = ..., status: _Optional[_Union[WorkloadStatus, _Mapping]] = ..., known_epoch: _Optional[int] = ..., deleted: _Optional[bool] = ...) -> None: ...
+
+class ApplyWorkloadsRequest(_message.Message):
+    __slots__ = ("orders",)
+    ORDERS_FIELD_NUMBER: _ClassVar[int]
+    orders: _containers.RepeatedCompositeFieldContainer[ApplyWorkloadRequest]
+    def __init__(self, orders: _Optional[_Iterable[_Union[ApplyWorkloadRequest, _Mapping]]] = ...) -> None: ...
+
+class ApplyWorkloadsResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[ApplyResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[ApplyResult, _Mapping]]] = ...) -> None: ...
+
+class ApplyResult(_message.Message):
+    __slots__ = ("id", "response", "code", "error")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    response: ApplyWorkloadResponse
+    code: int
+    error: str
+    def __init__(self, id: _Optional[str] = ..., response: _Optional[_Union[ApplyWorkloadResponse, _Mapping]] = ..., code: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
 
 class DeleteWorkloadRequest(_message.Message):
     __slots__ = ("id", "epoch", "keep_data")
@@ -325,7 +353,7 @@ class ComposeSpec(_message.Message):
     def __init__(self, project_name: _Optional[str] = ..., compose_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., git_path: _Optional[str] = ..., git_credential: _Optional[str] = ..., image_credential: _Optional[str] = ..., delete_volumes: _Optional[bool] = ..., cpu_millicores: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disk_gb: _Optional[int] = ..., project_name_derived: _Optional[bool] = ...) -> None: ...
 
 class VMSpec(_message.Message):
-    __slots__ = ("name", "vcpus", "memory_mb", "disks", "networks", "cloud_init", "metadata", "cloud_init_config", "managed_volumes", "restart_policy", "stop_grace_seconds", "login")
+    __slots__ = ("name", "vcpus", "memory_mb", "disks", "networks", "cloud_init", "metadata", "cloud_init_config", "managed_volumes", "restart_policy", "stop_grace_seconds", "login", "health_check")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -345,6 +373,7 @@ class VMSpec(_message.Message):
     RESTART_POLICY_FIELD_NUMBER: _ClassVar[int]
     STOP_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     LOGIN_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_CHECK_FIELD_NUMBER: _ClassVar[int]
     name: str
     vcpus: int
     memory_mb: int
@@ -357,7 +386,8 @@ class VMSpec(_message.Message):
     restart_policy: RestartPolicy
     stop_grace_seconds: int
     login: VMLogin
-    def __init__(self, name: _Optional[str] = ..., vcpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disks: _Optional[_Iterable[_Union[DiskConfig, _Mapping]]] = ..., networks: _Optional[_Iterable[_Union[NetworkConfig, _Mapping]]] = ..., cloud_init: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., cloud_init_config: _Optional[_Union[CloudInitConfig, _Mapping]] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., stop_grace_seconds: _Optional[int] = ..., login: _Optional[_Union[VMLogin, _Mapping]] = ...) -> None: ...
+    health_check: HealthCheck
+    def __init__(self, name: _Optional[str] = ..., vcpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disks: _Optional[_Iterable[_Union[DiskConfig, _Mapping]]] = ..., networks: _Optional[_Iterable[_Union[NetworkConfig, _Mapping]]] = ..., cloud_init: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., cloud_init_config: _Optional[_Union[CloudInitConfig, _Mapping]] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., stop_grace_seconds: _Optional[int] = ..., login: _Optional[_Union[VMLogin, _Mapping]] = ..., health_check: _Optional[_Union[HealthCheck, _Mapping]] = ...) -> None: ...
 
 class VMLogin(_message.Message):
     __slots__ = ("user", "ssh_keys", "password_hash")

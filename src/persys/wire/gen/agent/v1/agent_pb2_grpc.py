@@ -109,6 +109,11 @@ class AgentServiceStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeRequest.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeResponse.FromString,
                 _registered_method=True)
+        self.ApplyWorkloads = channel.unary_unary(
+                '/persys.agent.v1.AgentService/ApplyWorkloads',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsResponse.FromString,
+                _registered_method=True)
 
 
 class AgentServiceServicer:
@@ -208,6 +213,13 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ApplyWorkloads(self, request, context):
+        """Extension: several orders in one message. Each is accepted or refused alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -285,6 +297,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.DeleteVolume,
                     request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeRequest.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeResponse.SerializeToString,
+            ),
+            'ApplyWorkloads': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApplyWorkloads,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -692,6 +709,33 @@ class AgentService:
             '/persys.agent.v1.AgentService/DeleteVolume',
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeRequest.SerializeToString,
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApplyWorkloads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.agent.v1.AgentService/ApplyWorkloads',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -479,7 +479,7 @@ class ComposeSpec(_message.Message):
     def __init__(self, source_type: _Optional[str] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., inline_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_path: _Optional[str] = ..., git_credential: _Optional[str] = ..., image_credential: _Optional[str] = ..., volume_policy: _Optional[str] = ..., project_name: _Optional[str] = ...) -> None: ...
 
 class VMSpec(_message.Message):
-    __slots__ = ("vcpus", "memory_mb", "disks", "networks", "cloud_init", "os_image", "managed_volumes", "restart_policy", "stop_grace_seconds", "login")
+    __slots__ = ("vcpus", "memory_mb", "disks", "networks", "cloud_init", "os_image", "managed_volumes", "restart_policy", "stop_grace_seconds", "login", "health_check")
     VCPUS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     DISKS_FIELD_NUMBER: _ClassVar[int]
@@ -490,6 +490,7 @@ class VMSpec(_message.Message):
     RESTART_POLICY_FIELD_NUMBER: _ClassVar[int]
     STOP_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     LOGIN_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_CHECK_FIELD_NUMBER: _ClassVar[int]
     vcpus: int
     memory_mb: int
     disks: _containers.RepeatedCompositeFieldContainer[DiskConfig]
@@ -500,7 +501,8 @@ class VMSpec(_message.Message):
     restart_policy: str
     stop_grace_seconds: int
     login: VMLogin
-    def __init__(self, vcpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disks: _Optional[_Iterable[_Union[DiskConfig, _Mapping]]] = ..., networks: _Optional[_Iterable[_Union[NetworkConfig, _Mapping]]] = ..., cloud_init: _Optional[_Union[CloudInitConfig, _Mapping]] = ..., os_image: _Optional[str] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., stop_grace_seconds: _Optional[int] = ..., login: _Optional[_Union[VMLogin, _Mapping]] = ...) -> None: ...
+    health_check: HealthCheck
+    def __init__(self, vcpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disks: _Optional[_Iterable[_Union[DiskConfig, _Mapping]]] = ..., networks: _Optional[_Iterable[_Union[NetworkConfig, _Mapping]]] = ..., cloud_init: _Optional[_Union[CloudInitConfig, _Mapping]] = ..., os_image: _Optional[str] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., stop_grace_seconds: _Optional[int] = ..., login: _Optional[_Union[VMLogin, _Mapping]] = ..., health_check: _Optional[_Union[HealthCheck, _Mapping]] = ...) -> None: ...
 
 class VMLogin(_message.Message):
     __slots__ = ("user", "ssh_keys", "password_hash")
@@ -819,7 +821,7 @@ class GetWorkloadsResponse(_message.Message):
     def __init__(self, found: _Optional[_Iterable[_Union[GetWorkloadResponse, _Mapping]]] = ...) -> None: ...
 
 class WorkloadView(_message.Message):
-    __slots__ = ("workload_id", "type", "desired_state", "status", "assigned_node_id", "revision_id", "retry_attempts", "retry_max_attempts", "retry_next_at", "failure_reason", "last_updated", "reason", "usage", "epoch", "placement", "metadata", "spec", "history", "admitted_on_node", "dispatch_failed")
+    __slots__ = ("workload_id", "type", "desired_state", "status", "assigned_node_id", "revision_id", "retry_attempts", "retry_max_attempts", "retry_next_at", "failure_reason", "last_updated", "reason", "usage", "epoch", "placement", "metadata", "spec", "history", "admitted_on_node", "dispatch_failed", "membership", "healthy_since")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -847,6 +849,8 @@ class WorkloadView(_message.Message):
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     ADMITTED_ON_NODE_FIELD_NUMBER: _ClassVar[int]
     DISPATCH_FAILED_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_SINCE_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     type: str
     desired_state: str
@@ -867,7 +871,21 @@ class WorkloadView(_message.Message):
     history: _containers.RepeatedCompositeFieldContainer[ActionView]
     admitted_on_node: bool
     dispatch_failed: bool
-    def __init__(self, workload_id: _Optional[str] = ..., type: _Optional[str] = ..., desired_state: _Optional[str] = ..., status: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., retry_attempts: _Optional[int] = ..., retry_max_attempts: _Optional[int] = ..., retry_next_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., failure_reason: _Optional[str] = ..., last_updated: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., epoch: _Optional[int] = ..., placement: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., history: _Optional[_Iterable[_Union[ActionView, _Mapping]]] = ..., admitted_on_node: _Optional[bool] = ..., dispatch_failed: _Optional[bool] = ...) -> None: ...
+    membership: Membership
+    healthy_since: _timestamp_pb2.Timestamp
+    def __init__(self, workload_id: _Optional[str] = ..., type: _Optional[str] = ..., desired_state: _Optional[str] = ..., status: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., retry_attempts: _Optional[int] = ..., retry_max_attempts: _Optional[int] = ..., retry_next_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., failure_reason: _Optional[str] = ..., last_updated: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., epoch: _Optional[int] = ..., placement: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., history: _Optional[_Iterable[_Union[ActionView, _Mapping]]] = ..., admitted_on_node: _Optional[bool] = ..., dispatch_failed: _Optional[bool] = ..., membership: _Optional[_Union[Membership, _Mapping]] = ..., healthy_since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class Membership(_message.Message):
+    __slots__ = ("owner", "index", "revision", "job_id")
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    owner: str
+    index: int
+    revision: int
+    job_id: str
+    def __init__(self, owner: _Optional[str] = ..., index: _Optional[int] = ..., revision: _Optional[int] = ..., job_id: _Optional[str] = ...) -> None: ...
 
 class ActionView(_message.Message):
     __slots__ = ("task_id", "node_id", "action_type", "status", "error", "created_at", "started_at", "ended_at", "fetched_at")
@@ -1115,10 +1133,12 @@ class ScorePart(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class PlanWorkloadsRequest(_message.Message):
-    __slots__ = ("workloads",)
+    __slots__ = ("workloads", "sets")
     WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    SETS_FIELD_NUMBER: _ClassVar[int]
     workloads: _containers.RepeatedCompositeFieldContainer[ApplyWorkloadRequest]
-    def __init__(self, workloads: _Optional[_Iterable[_Union[ApplyWorkloadRequest, _Mapping]]] = ...) -> None: ...
+    sets: _containers.RepeatedCompositeFieldContainer[SetSpec]
+    def __init__(self, workloads: _Optional[_Iterable[_Union[ApplyWorkloadRequest, _Mapping]]] = ..., sets: _Optional[_Iterable[_Union[SetSpec, _Mapping]]] = ...) -> None: ...
 
 class PlanWorkloadsResponse(_message.Message):
     __slots__ = ("plans",)
@@ -2151,3 +2171,353 @@ class NodePoolView(_message.Message):
     retry_at: _timestamp_pb2.Timestamp
     problem: str
     def __init__(self, spec: _Optional[_Union[NodePoolSpec, _Mapping]] = ..., paused: _Optional[bool] = ..., deleting: _Optional[bool] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., machines: _Optional[_Iterable[_Union[MachineView, _Mapping]]] = ..., spend_per_hour: _Optional[float] = ..., failure_count: _Optional[int] = ..., retry_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class SetSpec(_message.Message):
+    __slots__ = ("set_id", "replicas", "every", "template", "update", "scale")
+    SET_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    EVERY_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_FIELD_NUMBER: _ClassVar[int]
+    SCALE_FIELD_NUMBER: _ClassVar[int]
+    set_id: str
+    replicas: int
+    every: str
+    template: WorkloadSpec
+    update: UpdatePolicy
+    scale: ScalePolicy
+    def __init__(self, set_id: _Optional[str] = ..., replicas: _Optional[int] = ..., every: _Optional[str] = ..., template: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., update: _Optional[_Union[UpdatePolicy, _Mapping]] = ..., scale: _Optional[_Union[ScalePolicy, _Mapping]] = ...) -> None: ...
+
+class UpdatePolicy(_message.Message):
+    __slots__ = ("max_parallel", "order", "min_healthy_seconds", "healthy_deadline_seconds", "on_failure", "canary", "bake_seconds")
+    MAX_PARALLEL_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    MIN_HEALTHY_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_DEADLINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ON_FAILURE_FIELD_NUMBER: _ClassVar[int]
+    CANARY_FIELD_NUMBER: _ClassVar[int]
+    BAKE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    max_parallel: int
+    order: str
+    min_healthy_seconds: int
+    healthy_deadline_seconds: int
+    on_failure: str
+    canary: int
+    bake_seconds: int
+    def __init__(self, max_parallel: _Optional[int] = ..., order: _Optional[str] = ..., min_healthy_seconds: _Optional[int] = ..., healthy_deadline_seconds: _Optional[int] = ..., on_failure: _Optional[str] = ..., canary: _Optional[int] = ..., bake_seconds: _Optional[int] = ...) -> None: ...
+
+class ScalePolicy(_message.Message):
+    __slots__ = ("min", "max", "cpu_percent", "memory_percent", "prometheus_url", "prometheus_query", "prometheus_target", "cooldown_seconds")
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    PROMETHEUS_URL_FIELD_NUMBER: _ClassVar[int]
+    PROMETHEUS_QUERY_FIELD_NUMBER: _ClassVar[int]
+    PROMETHEUS_TARGET_FIELD_NUMBER: _ClassVar[int]
+    COOLDOWN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    min: int
+    max: int
+    cpu_percent: int
+    memory_percent: int
+    prometheus_url: str
+    prometheus_query: str
+    prometheus_target: float
+    cooldown_seconds: int
+    def __init__(self, min: _Optional[int] = ..., max: _Optional[int] = ..., cpu_percent: _Optional[int] = ..., memory_percent: _Optional[int] = ..., prometheus_url: _Optional[str] = ..., prometheus_query: _Optional[str] = ..., prometheus_target: _Optional[float] = ..., cooldown_seconds: _Optional[int] = ...) -> None: ...
+
+class ApplySetRequest(_message.Message):
+    __slots__ = ("set", "desired_state")
+    SET_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_STATE_FIELD_NUMBER: _ClassVar[int]
+    set: SetSpec
+    desired_state: str
+    def __init__(self, set: _Optional[_Union[SetSpec, _Mapping]] = ..., desired_state: _Optional[str] = ...) -> None: ...
+
+class SetRequest(_message.Message):
+    __slots__ = ("set_id",)
+    SET_ID_FIELD_NUMBER: _ClassVar[int]
+    set_id: str
+    def __init__(self, set_id: _Optional[str] = ...) -> None: ...
+
+class ScaleSetRequest(_message.Message):
+    __slots__ = ("set_id", "replicas")
+    SET_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    set_id: str
+    replicas: int
+    def __init__(self, set_id: _Optional[str] = ..., replicas: _Optional[int] = ...) -> None: ...
+
+class UndoRolloutRequest(_message.Message):
+    __slots__ = ("set_id", "revision")
+    SET_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    set_id: str
+    revision: int
+    def __init__(self, set_id: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class SetAnswer(_message.Message):
+    __slots__ = ("accepted", "reason", "set", "outcome")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    set: SetView
+    outcome: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., set: _Optional[_Union[SetView, _Mapping]] = ..., outcome: _Optional[str] = ...) -> None: ...
+
+class ListSetsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSetsResponse(_message.Message):
+    __slots__ = ("sets",)
+    SETS_FIELD_NUMBER: _ClassVar[int]
+    sets: _containers.RepeatedCompositeFieldContainer[SetView]
+    def __init__(self, sets: _Optional[_Iterable[_Union[SetView, _Mapping]]] = ...) -> None: ...
+
+class GetSetRequest(_message.Message):
+    __slots__ = ("set_id",)
+    SET_ID_FIELD_NUMBER: _ClassVar[int]
+    set_id: str
+    def __init__(self, set_id: _Optional[str] = ...) -> None: ...
+
+class GetSetResponse(_message.Message):
+    __slots__ = ("set",)
+    SET_FIELD_NUMBER: _ClassVar[int]
+    set: SetView
+    def __init__(self, set: _Optional[_Union[SetView, _Mapping]] = ...) -> None: ...
+
+class SetView(_message.Message):
+    __slots__ = ("spec", "type", "desired_state", "phase", "reason", "target_revision", "stable_revision", "member_count_wanted", "member_count", "healthy_count", "updated_count", "members", "revisions", "created_at", "updated_at", "rollout_started_at", "scale_reason")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_STATE_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TARGET_REVISION_FIELD_NUMBER: _ClassVar[int]
+    STABLE_REVISION_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COUNT_WANTED_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    REVISIONS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
+    ROLLOUT_STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    SCALE_REASON_FIELD_NUMBER: _ClassVar[int]
+    spec: SetSpec
+    type: str
+    desired_state: str
+    phase: str
+    reason: str
+    target_revision: int
+    stable_revision: int
+    member_count_wanted: int
+    member_count: int
+    healthy_count: int
+    updated_count: int
+    members: _containers.RepeatedCompositeFieldContainer[MemberView]
+    revisions: _containers.RepeatedCompositeFieldContainer[RevisionView]
+    created_at: _timestamp_pb2.Timestamp
+    updated_at: _timestamp_pb2.Timestamp
+    rollout_started_at: _timestamp_pb2.Timestamp
+    scale_reason: str
+    def __init__(self, spec: _Optional[_Union[SetSpec, _Mapping]] = ..., type: _Optional[str] = ..., desired_state: _Optional[str] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., target_revision: _Optional[int] = ..., stable_revision: _Optional[int] = ..., member_count_wanted: _Optional[int] = ..., member_count: _Optional[int] = ..., healthy_count: _Optional[int] = ..., updated_count: _Optional[int] = ..., members: _Optional[_Iterable[_Union[MemberView, _Mapping]]] = ..., revisions: _Optional[_Iterable[_Union[RevisionView, _Mapping]]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., rollout_started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., scale_reason: _Optional[str] = ...) -> None: ...
+
+class MemberView(_message.Message):
+    __slots__ = ("workload_id", "index", "revision", "status", "node_id", "health", "healthy_since", "reason")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_SINCE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    index: int
+    revision: int
+    status: str
+    node_id: str
+    health: str
+    healthy_since: _timestamp_pb2.Timestamp
+    reason: str
+    def __init__(self, workload_id: _Optional[str] = ..., index: _Optional[int] = ..., revision: _Optional[int] = ..., status: _Optional[str] = ..., node_id: _Optional[str] = ..., health: _Optional[str] = ..., healthy_since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RevisionView(_message.Message):
+    __slots__ = ("number", "revision_id", "created_at", "created_by", "template")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    revision_id: str
+    created_at: _timestamp_pb2.Timestamp
+    created_by: str
+    template: WorkloadSpec
+    def __init__(self, number: _Optional[int] = ..., revision_id: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., created_by: _Optional[str] = ..., template: _Optional[_Union[WorkloadSpec, _Mapping]] = ...) -> None: ...
+
+class JobSpec(_message.Message):
+    __slots__ = ("job_id", "template", "completions", "parallelism", "retries", "deadline_seconds", "keep", "fail_on", "schedule")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    FAIL_ON_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    template: WorkloadSpec
+    completions: int
+    parallelism: int
+    retries: int
+    deadline_seconds: int
+    keep: int
+    fail_on: _containers.RepeatedScalarFieldContainer[int]
+    schedule: JobSchedule
+    def __init__(self, job_id: _Optional[str] = ..., template: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., completions: _Optional[int] = ..., parallelism: _Optional[int] = ..., retries: _Optional[int] = ..., deadline_seconds: _Optional[int] = ..., keep: _Optional[int] = ..., fail_on: _Optional[_Iterable[int]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ...) -> None: ...
+
+class JobSchedule(_message.Message):
+    __slots__ = ("cron", "timezone", "overlap", "start_within_seconds")
+    CRON_FIELD_NUMBER: _ClassVar[int]
+    TIMEZONE_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    START_WITHIN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    cron: str
+    timezone: str
+    overlap: str
+    start_within_seconds: int
+    def __init__(self, cron: _Optional[str] = ..., timezone: _Optional[str] = ..., overlap: _Optional[str] = ..., start_within_seconds: _Optional[int] = ...) -> None: ...
+
+class ApplyJobRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: JobSpec
+    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ...) -> None: ...
+
+class JobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class SuspendJobRequest(_message.Message):
+    __slots__ = ("job_id", "suspended")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    suspended: bool
+    def __init__(self, job_id: _Optional[str] = ..., suspended: _Optional[bool] = ...) -> None: ...
+
+class CancelRunRequest(_message.Message):
+    __slots__ = ("job_id", "run_id")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    run_id: str
+    def __init__(self, job_id: _Optional[str] = ..., run_id: _Optional[str] = ...) -> None: ...
+
+class JobAnswer(_message.Message):
+    __slots__ = ("accepted", "reason", "job", "outcome", "run_id")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    job: JobView
+    outcome: str
+    run_id: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., job: _Optional[_Union[JobView, _Mapping]] = ..., outcome: _Optional[str] = ..., run_id: _Optional[str] = ...) -> None: ...
+
+class ListJobsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListJobsResponse(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobView]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobView, _Mapping]]] = ...) -> None: ...
+
+class GetJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class GetJobResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: JobView
+    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ...) -> None: ...
+
+class JobView(_message.Message):
+    __slots__ = ("spec", "type", "suspended", "deleting", "created_at", "updated_at", "last_scheduled_at", "next_run_at", "runs")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    DELETING_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
+    LAST_SCHEDULED_AT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_RUN_AT_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    spec: JobSpec
+    type: str
+    suspended: bool
+    deleting: bool
+    created_at: _timestamp_pb2.Timestamp
+    updated_at: _timestamp_pb2.Timestamp
+    last_scheduled_at: _timestamp_pb2.Timestamp
+    next_run_at: _timestamp_pb2.Timestamp
+    runs: _containers.RepeatedCompositeFieldContainer[RunView]
+    def __init__(self, spec: _Optional[_Union[JobSpec, _Mapping]] = ..., type: _Optional[str] = ..., suspended: _Optional[bool] = ..., deleting: _Optional[bool] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_scheduled_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., next_run_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ...) -> None: ...
+
+class RunView(_message.Message):
+    __slots__ = ("run_id", "state", "reason", "scheduled_at", "started_at", "ended_at", "succeeded_count", "failed_count", "active_count", "members")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_AT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    SUCCEEDED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FAILED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    state: str
+    reason: str
+    scheduled_at: _timestamp_pb2.Timestamp
+    started_at: _timestamp_pb2.Timestamp
+    ended_at: _timestamp_pb2.Timestamp
+    succeeded_count: int
+    failed_count: int
+    active_count: int
+    members: _containers.RepeatedCompositeFieldContainer[RunMemberView]
+    def __init__(self, run_id: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., scheduled_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., succeeded_count: _Optional[int] = ..., failed_count: _Optional[int] = ..., active_count: _Optional[int] = ..., members: _Optional[_Iterable[_Union[RunMemberView, _Mapping]]] = ...) -> None: ...
+
+class RunMemberView(_message.Message):
+    __slots__ = ("workload_id", "index", "attempt", "status", "node_id", "reason")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    index: int
+    attempt: int
+    status: str
+    node_id: str
+    reason: str
+    def __init__(self, workload_id: _Optional[str] = ..., index: _Optional[int] = ..., attempt: _Optional[int] = ..., status: _Optional[str] = ..., node_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...

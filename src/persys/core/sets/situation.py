@@ -1,0 +1,97 @@
+"""The input and the output of `rollout.decide`: members as the cluster sees them, and what to change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from persys.model.event import EventKind
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.sets import Template, WorkloadSet
+from persys.model.workload import Desired
+
+
+class MemberHealth(StrEnum):
+    """Judged by the intended revision and the epoch of the assignment only, never by an older failure."""
+
+    STARTING = "starting"  # pending, being placed or started, or its check has not passed yet
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"  # its health check fails
+    FAILED = "failed"
+    LOST = "lost"  # its node does not send heartbeats
+    UNKNOWN = "unknown"  # its node cannot read its state; it may be healthy
+    STOPPED = "stopped"
+    DELETING = "deleting"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberState:
+    """`waiting_since`: the latest of its last change, its last health, the return of its node and the start
+    of this leader. `changed_at`: the last change of its intent by the set.
+    """
+
+    workload_id: WorkloadId
+    number: int
+    index: int
+    revision: int
+    desired: Desired
+    health: MemberHealth
+    waiting_since: datetime
+    changed_at: datetime
+    healthy_since: datetime | None = None
+    final: bool = False  # of FAILED: the scheduler does not try again by itself
+    restarts: int = 0  # at this revision and epoch
+    reason: str = ""  # of UNHEALTHY and FAILED, or why it is pending
+    node_id: NodeId | None = None  # None: not assigned
+    pinned_node: NodeId | None = None  # of a set with one member per node
+
+
+@dataclass(frozen=True, slots=True)
+class SetSituation:
+    """`taken_numbers`: numbers whose ids are used by other sets and by workloads that are not members.
+
+    `nodes`: the nodes that should have a member, of a set with one member per node. `replaced_exists`: the
+    workload that the set replaces still exists and is not being deleted.
+    """
+
+    record: WorkloadSet
+    templates: Mapping[int, Template]
+    members: tuple[MemberState, ...]
+    taken_numbers: frozenset[int] = frozenset()
+    nodes: tuple[NodeId, ...] = ()
+    replaced_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemberIntent:
+    """Create the member with this number, or change it to this revision and desired state."""
+
+    number: int
+    index: int
+    revision: int
+    desired: Desired
+    pinned_node: NodeId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetEvent:
+    kind: EventKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetDecision:
+    """What to store and change now. The order is: the record with its events, then `put`, then `delete`.
+
+    Each member is changed in a transaction of its own, and the decision may be interrupted after any of them:
+    the next one starts from the members as they are. `record` None: the set is deleted and has no members.
+    """
+
+    record: WorkloadSet | None
+    put: tuple[MemberIntent, ...] = ()
+    delete: tuple[WorkloadId, ...] = ()
+    delete_replaced: bool = False
+    wake_at: datetime | None = None
+    events: tuple[SetEvent, ...] = ()
+    rule: str = ""  # the name of the rule that decided, shown by `rollout status` and `explain`
+    waits_for: str = ""  # why nothing more is changed now; "" if steady
