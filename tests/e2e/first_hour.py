@@ -1,8 +1,6 @@
 """The first hour of a new user, as steps that are typed into a terminal."""
 
 import subprocess
-import urllib.error
-import urllib.request
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -11,6 +9,7 @@ from e2e.process import free_port
 from e2e.terminal import Terminal
 from e2e.waiting import eventually
 from git_servers import Repository
+from pages import local_page
 
 SHELL = ("bash", "--norc", "--noprofile", "--noediting", "-i")
 INSTALL_SECONDS = 600
@@ -71,7 +70,9 @@ class User(ABC):
 
     def visit(self, port: int, expected: str) -> None:
         """Open a page of a workload, until it is as expected."""
-        eventually(lambda: _page(port) == expected, lambda: f"{expected!r}, is {_page(port)!r}")
+        eventually(
+            lambda: local_page(port) == expected, lambda: f"{expected!r}, is {local_page(port)!r}"
+        )
 
 
 def deploy_a_container(user: User) -> None:
@@ -185,11 +186,3 @@ def upgrade(user: User, *commands: str, old: str, new: str) -> None:
         requests.wait(60)
     assert new in user.type("persysctl version")
     assert sorted(inspect(container_ids(user.node_id))) == before
-
-
-def _page(port: int) -> str:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as response:
-            return str(response.read().decode()).strip()
-    except (urllib.error.URLError, OSError):
-        return ""

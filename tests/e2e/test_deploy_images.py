@@ -1,10 +1,7 @@
 """The image of each component, built from this clone without a registry, and started as deployed."""
 
 import json
-import ssl
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +13,7 @@ from e2e import containers, images
 from e2e.containers import docker
 from e2e.process import free_port
 from e2e.waiting import eventually
+from pages import page
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 
 pytestmark = pytest.mark.timeout(images.BUILD_SECONDS + 300)
@@ -162,16 +160,6 @@ def components(unique_id: str) -> Iterator[Components]:
         containers.remove(containers.container_ids(unique_id))
 
 
-def body_of(url: str) -> str:
-    """Empty if there is no response."""
-    context = ssl._create_unverified_context()
-    try:
-        with urllib.request.urlopen(url, timeout=10, context=context) as response:
-            return str(response.read().decode())
-    except (urllib.error.URLError, OSError):
-        return ""
-
-
 @pytest.mark.full  # test_deploy_compose.py runs schedulers and a gateway in containers
 def test_a_workload_runs_in_a_cluster_of_containers(
     components: Components, unique_id: str, demo_image: str, tmp_path: Path
@@ -201,7 +189,7 @@ def test_a_workload_runs_in_a_cluster_of_containers(
 
     (only,) = containers.inspect(containers.container_ids(unique_id, unique_id))
     assert only.running
-    assert unique_id in body_of(f"http://127.0.0.1:{port}/workloads")
+    assert unique_id in page(f"http://127.0.0.1:{port}/workloads")
 
 
 @pytest.mark.full
@@ -211,6 +199,6 @@ def test_the_ca_in_a_container_issues_certificates(
     port = free_port()
     name = components.start("persys-ca", options=("-p", f"127.0.0.1:{port}:8888"))
 
-    eventually(lambda: body_of(f"https://127.0.0.1:{port}/health") != "", "the CA responds")
+    eventually(lambda: page(f"https://127.0.0.1:{port}/health") != "", "the CA responds")
     issue = ("persys-ca", "certificate", "--role", "viewer", "--name", "v", "--out", "/tmp/v")
     assert "viewer/v until" in docker("exec", name, *issue)

@@ -4,8 +4,6 @@ Their image is private: only the node has the credential.
 """
 
 import subprocess
-import urllib.error
-import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from e2e.cluster import Cluster
 from e2e.containers import docker
 from e2e.process import free_port
 from e2e.waiting import eventually
+from pages import local_page
 from registry import PASSWORD, USER, Registry
 
 Persysctl = Callable[..., subprocess.CompletedProcess[str]]
@@ -75,7 +74,7 @@ class Shop:
 
     def pages(self) -> list[list[str]]:
         """All lines that each of them wrote into its volume."""
-        return [_page(self._ports[workload_id]) for workload_id in self.both]
+        return [local_page(self._ports[workload_id]).splitlines() for workload_id in self.both]
 
     def runs(self) -> set[tuple[str, str]]:
         return {(one.id, one.started_at) for one in self._cluster.containers(self.both)}
@@ -164,14 +163,6 @@ def test_promise_10_a_container_and_a_stack_of_a_private_image_keep_their_data(
     assert kept.endswith("_shelf")
     assert [path for path in cluster.volumes.rglob("*") if path.is_file()] == []
     assert _files_with(PASSWORD.encode(), cluster.directory, home) == []
-
-
-def _page(port: int) -> list[str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
-            return str(response.read().decode()).splitlines()
-    except (urllib.error.URLError, OSError):
-        return []
 
 
 def _files_with(word: bytes, *directories: Path) -> list[Path]:

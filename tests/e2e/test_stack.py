@@ -1,8 +1,6 @@
 """A Compose stack from a spec file."""
 
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from e2e.containers import docker
 from e2e.process import free_port
 from e2e.waiting import eventually
 from git_servers import Repository
+from pages import local_page
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "stack.yaml"
 
@@ -42,14 +41,6 @@ def volumes(cluster: Cluster, unique_id: str) -> Iterator[Callable[[], list[str]
         docker("volume", "rm", volume)
 
 
-def page(port: int) -> str:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
-            return str(response.read().decode()).strip()
-    except (urllib.error.URLError, OSError):
-        return ""
-
-
 def test_promise_10_the_volume_of_a_stack_survives_update_and_delete(
     cluster: Cluster,
     persysctl: Callable[..., subprocess.CompletedProcess[str]],
@@ -66,7 +57,7 @@ def test_promise_10_the_volume_of_a_stack_survives_update_and_delete(
 
     applied = persysctl("workload", "apply", "-f", str(file), "--wait")
     assert applied.returncode == 0, applied.stderr
-    eventually(lambda: page(port) == "Hello from a stack", "the page is served")
+    eventually(lambda: local_page(port) == "Hello from a stack", "the page is served")
     eventually(
         lambda: (
             "web=running,write=completed"
@@ -79,14 +70,14 @@ def test_promise_10_the_volume_of_a_stack_survives_update_and_delete(
     file.write_text(text.replace("Hello from a stack", "Hello again"))
     applied = persysctl("workload", "apply", "-f", str(file), "--wait")
     assert applied.returncode == 0, applied.stderr
-    eventually(lambda: page(port) == "Hello again", "the new page is served")
+    eventually(lambda: local_page(port) == "Hello again", "the new page is served")
     after = {one.id for one in cluster.containers([unique_id])}
     assert len(before & after) == 1, "only the service that was changed is another one"
 
     cluster.agent.kill()
     cluster.agent.start()
     cluster.wait_until_node_is("Ready")
-    assert page(port) == "Hello again"
+    assert local_page(port) == "Hello again"
 
     deleted = persysctl("workload", "delete", unique_id, "--wait")
     assert deleted.returncode == 0, deleted.stderr

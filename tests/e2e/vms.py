@@ -2,14 +2,14 @@
 
 import shutil
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import pages
 from e2e.cluster import BIN, Cluster
+from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 GUESTS = Path(__file__).resolve().parents[2] / ".cache" / "guest"
@@ -90,11 +90,19 @@ def volumes(directory: Path, uri: str = URI) -> list[str]:
 
 def page(address: str, path: str) -> str:
     """A page of the web server in a tiny guest; empty if it does not respond."""
-    try:
-        with urllib.request.urlopen(f"http://{address}/{path}", timeout=5) as response:
-            return str(response.read().decode()).strip()
-    except (urllib.error.URLError, OSError):
-        return ""
+    return pages.page(f"http://{address}/{path}", timeout=5)
+
+
+def served_page(address: str, path: str) -> str:
+    """A page of the web server in a tiny guest, as soon as it is served."""
+    responses: list[str] = []
+
+    def is_served() -> bool:
+        responses.append(page(address, path))
+        return responses[-1] != ""
+
+    eventually(is_served, f"the guest serves {path}", within=BOOT_SECONDS)
+    return responses[-1]
 
 
 def a_vm(*, script: str = "", image: str = "tiny", restart: str = "no") -> pb.WorkloadSpec:

@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pages import local_page
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import docker, eventually
 from shells.agent.runtimes.compose.stacks import (
@@ -64,11 +64,7 @@ def server(
 
 
 def is_served(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2) as response:
-            return b"served" in response.read()
-    except OSError:
-        return False
+    return "served" in local_page(port)
 
 
 def only(agent: "Agent", workload_id: str) -> dict[str, Any]:
