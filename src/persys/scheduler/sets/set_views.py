@@ -115,7 +115,10 @@ class SetViews:
         view.scale_reason = self._scale_reason(record.set_id) or record.scale_reason
         view.member_count = len(members)
         view.healthy_count = sum(one.health is MemberHealth.HEALTHY for one in members)
-        view.updated_count = sum(one.revision == record.target for one in members)
+        view.updated_count = sum(
+            one.revision == record.target and one.health is not MemberHealth.DELETING
+            for one in members
+        )
         return view
 
     def _member(self, member: MemberState) -> control_pb2.MemberView | None:

@@ -39,6 +39,19 @@ async def test_a_canary_is_promoted_after_its_bake(cluster: Cluster, sets: SetCa
     await sets.until_steady(members=3, revision=2)
 
 
+async def test_a_member_that_is_being_deleted_is_not_counted_as_updated(
+    cluster: Cluster, sets: SetCalls
+) -> None:
+    node = await cluster.join()
+    await a_steady_set(cluster, sets)
+    node.agent.behaviour.keeps_copies = True
+
+    assert (await sets.scale(2)).accepted
+    view = await sets.until(lambda view: view.members[-1].health == "deleting")
+
+    assert (view.updated_count, view.healthy_count, view.member_count_wanted) == (2, 2, 2)
+
+
 async def test_a_paused_rollout_changes_no_member_until_it_is_resumed(
     cluster: Cluster, sets: SetCalls
 ) -> None:
