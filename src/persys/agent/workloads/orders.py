@@ -1,5 +1,6 @@
 """Accepts orders: validates each, compares it with the journal, and stores it before replying."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from persys.agent.workloads.worker import Worker
 from persys.core.agent.admission import AcceptedOrder, Draining, Stale, Unchanged, classify_order
 from persys.core.agent.next_step import of_repeated_order, of_repeated_run
 from persys.core.agent.progress import Progress
-from persys.errors import InvalidError, StaleEpochError
+from persys.errors import InvalidError, StaleEpochError, UnavailableError
 from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.clock import Clock
@@ -33,6 +34,8 @@ from persys.model.status import Actual, Failure, FailureReason
 from persys.model.workload import Desired, Order
 from persys.wire.agent.legacy_agents import RUNTIME_NOT_AVAILABLE
 from persys.wire.stored.revision import revision_of
+
+VOLUME_CHECK_SECONDS = 4.0  # less than the deadline of a call of the scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +222,20 @@ class OrderService:
         try:
             if not self._runs_already(order):
                 self.policy.check(order.spec)
-            await self._volumes.check(order)
+            await self._check_volumes(order)
         except InvalidError as err:
             return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
         return None
+
+    async def _check_volumes(self, order: Order) -> None:
+        """Orders that are sent again while a file system hangs do not accumulate."""
+        try:
+            async with asyncio.timeout(VOLUME_CHECK_SECONDS):
+                await self._volumes.check(order)
+        except TimeoutError:
+            raise UnavailableError(
+                f"the volumes of {order.workload_id} were not checked within {VOLUME_CHECK_SECONDS:g}s"
+            ) from None
 
     def _runs_already(self, order: Order) -> bool:
         """Running workloads continue under a stricter policy; only new work and new specs are refused."""
