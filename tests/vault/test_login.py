@@ -67,12 +67,12 @@ async def test_a_secret_outside_the_policy_is_denied(kv: VaultKv) -> None:
 async def test_a_token_is_renewed_before_its_lease_ends(
     server: VaultServer,
 ) -> None:
-    credentials = by_token(server, "-period=3s")
+    credentials = by_token(server, "-period=12s")
     kv = VaultKv(vault := a_vault(server, credentials))
 
     def renewals() -> bool:
         data = server.read(f"vault token lookup {credentials.token}")["data"]
-        return int(data.get("last_renewal_time") or 0) > int(data["creation_time"]) + 5
+        return int(data.get("last_renewal_time") or 0) > int(data["creation_time"]) + 12
 
     async with kept(vault):
         await kv.read(DB)

@@ -10,7 +10,7 @@ from shells.federation.two_clusters import NODE, TwoClusters, a_spec, holds, two
 from shells.scheduler.harness import eventually
 
 IDLE_SECONDS = 1.5
-SLOW_SECONDS = 4.0
+SLOW_SECONDS = 10.0
 
 
 async def test_the_node_shows_what_it_stands_for(both: TwoClusters) -> None:
