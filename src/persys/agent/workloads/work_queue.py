@@ -1,6 +1,8 @@
 """The queue of workloads to inspect. A wake-up only adds a workload to the queue; the worker decides.
 
-Wake-ups of a queued workload are merged. A wake-up during an inspection causes another inspection.
+Wake-ups of a queued workload are merged. A wake-up during an inspection causes another inspection. A workload
+that takes several steps is inspected after each: the next inspection also serves the wake-ups before it, such
+as Docker's events of the step itself.
 """
 
 import asyncio
@@ -72,10 +74,15 @@ class WorkQueue:
             await self._some.wait()
         return self._ready.popleft()
 
-    def begin(self, workload_id: WorkloadId) -> None:
-        """The inspection begins: later events queue the workload again."""
+    def begin(self, workload_id: WorkloadId) -> bool:
+        """An inspection begins: it shows every earlier change, and later events queue the workload again.
+
+        False if an inspection has begun since the last wake-up.
+        """
+        was_queued = workload_id in self._queued
         self._queued.pop(workload_id, None)
         self._cancel_timer(workload_id)
+        return was_queued
 
     def _due(self, workload_id: WorkloadId) -> None:
         self._timers.pop(workload_id, None)

@@ -185,9 +185,9 @@ class Worker:
         return self._supervisor.contain(LOOK, workload_id, failed=lambda _error: None)
 
     async def _converge(self, workload_id: WorkloadId) -> None:
-        self._queue.begin(workload_id)
         try:
-            await self._reconcile(workload_id)
+            if self._queue.begin(workload_id):
+                await self._reconcile(workload_id)
         finally:
             self._queue.inspected(workload_id)
 
@@ -212,6 +212,7 @@ class Worker:
 
     async def _advance(self, workload_id: WorkloadId) -> bool:
         """Inspect, and perform the next step. False if the workload has settled."""
+        self._queue.begin(workload_id)
         entry = self._journal.entries.get(workload_id)
         if entry is None:
             return False
