@@ -26,6 +26,7 @@ from persys.agent.runtimes.docker.engine import (
 )
 from persys.core.agent.report import LayerProgress
 from persys.errors import InvalidError, NotFoundError
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.spec import ContainerSpec, PullPolicy
 from persys.model.status import Failure, FailureReason
@@ -56,6 +57,10 @@ class Puller:
         self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_REGISTRY_MAX)
         )
+        self._checks: KeyedLock[str] = KeyedLock()
+        self._check_count = 0
+        # By image: the number of the last check, and its result.
+        self._checked: dict[str, tuple[int, bool]] = {}
         # The waits for a slot, with their image. They end when the image is present.
         self._waits: dict[asyncio.Timeout, str] = {}
 
@@ -116,10 +121,19 @@ class Puller:
             return False
 
     async def _is_present(self, image: str) -> bool:
-        if not await self._id(image):
-            return False
-        self._end_waits(image)
-        return True
+        """Whether the image is on this node. Waiting callers share a check that begins after their calls."""
+        started_count = self._check_count
+        async with self._checks.hold(image):
+            number, is_present = self._checked.get(image, (0, False))
+            if number <= started_count:
+                self._check_count = number = self._check_count + 1
+                is_present = bool(await self._id(image))
+                self._checked[image] = (number, is_present)
+        if not self._checks.is_held(image):
+            self._checked.pop(image, None)
+        if is_present:
+            self._end_waits(image)
+        return is_present
 
     def _end_waits(self, image: str) -> None:
         now = asyncio.get_running_loop().time()
