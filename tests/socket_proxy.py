@@ -1,16 +1,22 @@
 """A proxy between an agent and Docker, libvirt or a scheduler, with which tests simulate outages."""
 
 import asyncio
+import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 LIBVIRT_SOCKET = "/var/run/libvirt/libvirt-sock"
+_REQUEST = re.compile(rb"^((?:GET|POST|PUT|DELETE) \S+) HTTP/1\.1\r$", re.MULTILINE)
 
 
 class Proxy:
-    """Forwards to a socket. `cut` refuses and closes connections until `restore`; `hold` keeps them open, and
-    nothing is forwarded until `release`."""
+    """Forwards to a socket, and records the HTTP requests in `requests`.
+
+    `cut` refuses and closes connections until `restore`; `hold` keeps them open, and nothing is forwarded
+    until `release`.
+    """
 
     def __init__(self, path: Path, *, socket: str = DOCKER_SOCKET) -> None:
         self.path = path
@@ -18,6 +24,7 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self.requests: list[str] = []  # method and path, in the order of their arrival
         self._forwarding = asyncio.Event()
         self._forwarding.set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -71,13 +78,23 @@ class Proxy:
             return
         self._open |= {writer, far_writer}
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._pump(reader, far_writer))
+            group.create_task(self._pump(reader, far_writer, self._record))
             group.create_task(self._pump(far_reader, writer))
         self._open -= {writer, far_writer}
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _record(self, data: bytes) -> None:
+        self.requests += [found.decode() for found in _REQUEST.findall(data)]
+
+    async def _pump(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        record: Callable[[bytes], None] | None = None,
+    ) -> None:
         try:
             while data := await reader.read(65536):
+                if record is not None:
+                    record(data)
                 await self._forwarding.wait()
                 writer.write(data)
                 await writer.drain()

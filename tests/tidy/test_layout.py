@@ -16,6 +16,7 @@ PROCESS_FILES = frozenset({"__main__", "app", "settings"})
 # Folders outside the usual size.
 FOLDERS = {
     "": "errors.py, which every layer imports, and sdk.py, for programs of users",
+    "agent/runtimes/docker": "also used by compose/, so it is not split by feature",
     "cli": "the two programs; all else is in subfolders",
     "cli/commands": "one module per command group, so that a command is found under its name",
     "client/grpc": "the gRPC transport; client/rest is its counterpart",

@@ -42,7 +42,8 @@ from persys.agent.runtimes.docker.engine import (
     as_unavailable,
     parsing_response,
 )
-from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels, container_changes
+from persys.agent.runtimes.docker.events import container_changes
+from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels
 from persys.agent.runtimes.docker.pull import Puller
 from persys.agent.runtimes.docker.start import kill_lost_shim, port_conflict
 from persys.agent.volumes.managed import storage_failure

@@ -5,7 +5,8 @@ logs and runs commands.
 
     runtime        the container runtime
     engine         calls to the Docker Engine API; the only module that imports aiodocker
-    mapping        orders, containers and events in Docker's form; names and labels of the agent
+    mapping        orders and containers in Docker's form; names and labels of the agent
+    events         events of containers, and what they tell without a call
     pull           images from registries, with credentials
     start          start a container, and the reason of a failed start
     deviations     networks, ports, limits and name of a running container, and their repair
@@ -14,5 +15,5 @@ logs and runs commands.
     log_frames     Docker's log stream format
     usage          CPU, memory, disk and network usage
     disk_limits    measures disk usage and applies disk_gb
-    leftovers      lists and removes everything the agent created, for garbage collection
+    garbage        lists and removes everything the agent created, for garbage collection
 """

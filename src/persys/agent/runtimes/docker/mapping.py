@@ -1,9 +1,7 @@
-"""Maps orders to Docker's names, labels and create bodies, and containers and events back to workloads."""
+"""Maps orders to Docker's names, labels and create bodies, and containers back to workloads."""
 
-import json
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -21,12 +19,6 @@ from persys.agent.runtimes.docker.deviations import (
     policy_text,
     ports_to_publish,
     shape_of,
-)
-from persys.agent.runtimes.docker.engine import (
-    Engine,
-    EngineError,
-    as_unavailable,
-    parsing_response,
 )
 from persys.core.agent.deviations import Deviation, Shape, deviations
 from persys.core.agent.health import Health, timing_of
@@ -46,21 +38,6 @@ _NEVER_YEAR = 1
 _HEALTH = {health.value: health for health in Health}
 _AILMENT_LENGTH_MAX = 512
 _SECOND = 1_000_000_000
-
-
-# Events that can change a status. All others are filtered out.
-_EVENTS = (
-    "create",
-    "start",
-    "die",
-    "destroy",
-    "oom",
-    "pause",
-    "unpause",
-    "rename",
-    "update",
-    "health_status",
-)
 
 
 class OwnerLabels(Struct, frozen=True):
@@ -288,26 +265,3 @@ def _published(ports: Mapping[str, list[dict[str, str]] | None]) -> tuple[str, .
 def _instant(text: str) -> datetime | None:
     found = datetime.fromisoformat(_NANOSECONDS.sub(r"\1", text))
     return found.astimezone(UTC) if found.year > _NEVER_YEAR else None
-
-
-async def container_changes(
-    engine: Engine, labels: list[str]
-) -> AsyncGenerator[WorkloadId | None, None]:
-    """Workloads whose containers change. The first item is None: the stream is open from then on.
-
-    Raises RuntimeUnavailableError when the stream ends.
-    """
-    filters = {"type": ["container"], "event": list(_EVENTS), "label": labels}
-    params = {"filters": json.dumps(filters)}
-    try:
-        async with aclosing(engine.stream("GET", "events", params=params)) as lines:
-            async for line in lines:
-                if not line:
-                    yield None
-                    continue
-                with parsing_response("an event"):
-                    workload_id = line["Actor"]["Attributes"].get(WORKLOAD_LABEL)
-                if workload_id:
-                    yield WorkloadId(str(workload_id))
-    except EngineError as err:
-        raise as_unavailable(err) from err

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -22,11 +23,11 @@ from persys.agent.runtimes.docker.engine import (
     as_unavailable,
     parsing_response,
 )
+from persys.agent.runtimes.docker.events import SeenContainers, container_events
 from persys.agent.runtimes.docker.mapping import (
     WORKLOAD_LABEL,
     OwnerLabels,
     artefact,
-    container_changes,
     container_spec,
     create_body,
     deviations_of,
@@ -77,16 +78,29 @@ class DockerRuntime:
         self._stop_grace_seconds = stop_grace_seconds
         self._pids_max = pids_max
         self._disk_limits = disk_limits
+        self._seen = SeenContainers()
+        # Containers that were created and not inspected since: their state is known.
+        self._created: dict[WorkloadId, Artefact] = {}
         self._limits_layers: bool | None = (
             None  # whether the storage driver supports a size; None: not tried
         )
 
     async def inspect(self, order: Order) -> Artefact | None:
+        created = self._created.pop(order.workload_id, None)
+        # What was not inspected is never a reason to stop or to remove something.
+        if order.desired is Desired.RUNNING:
+            if created is not None and created.revision == order.revision:
+                return created
+            if self._seen.is_absent(order.workload_id):
+                return None
+        event_count = self._seen.event_count
         found = await self._find(order.workload_id)
         if found is None:
+            self._seen.remove(order.workload_id)
             return None
         with parsing_response("a container"):
             seen = artefact(found)
+            self._seen.inspected(seen, event_count=event_count)
             if seen.condition is not Condition.RUNNING or seen.revision != order.revision:
                 return seen
             wanted = wanted_shape(found, order, self._owner)
@@ -108,41 +122,52 @@ class DockerRuntime:
             return failure
         files = self._files.paths(order)
         body = create_body(order, self._owner, volumes, files=files, pids_max=self._pids_max)
+        self._seen.add(order.workload_id)
         try:
-            await self._create(name, body, container_spec(order).disk_gb)
+            container_id = await self._create(name, body, container_spec(order).disk_gb)
         except EngineError as err:
             if err.status == HTTPStatus.NOT_FOUND:
                 return image_not_found(err.message)
             if err.status == HTTPStatus.CONFLICT:
                 return await self._name_conflict(name, order.workload_id)
             return _failure(err, FailureReason.RUNTIME_ERROR)
+        self._created[order.workload_id] = Artefact(
+            container_id, name, Condition.CREATED, order.revision, image=body["Image"]
+        )
         return None
 
-    async def _create(self, name: str, body: dict[str, Any], disk_gb: int) -> None:
+    async def _create(self, name: str, body: dict[str, Any], disk_gb: int) -> str:
         """Create with a size limit, or without if the storage driver does not support it. EngineError."""
-        create = partial(
-            self._engine.call,
-            "POST",
-            "containers/create",
-            params={"name": name},
-            deadline=START_DEADLINE_SECONDS,
-        )
+
+        async def create(body: dict[str, Any]) -> str:
+            answer = await self._engine.call(
+                "POST",
+                "containers/create",
+                params={"name": name},
+                body=body,
+                deadline=START_DEADLINE_SECONDS,
+            )
+            with parsing_response(name):
+                return str(answer["Id"])
+
         if not disk_gb or self._limits_layers is False:
-            await create(body=body)
-            return
+            return await create(body)
         limited = {**body["HostConfig"], "StorageOpt": {"size": f"{disk_gb}G"}}
         try:
-            await create(body={**body, "HostConfig": limited})
+            container_id = await create({**body, "HostConfig": limited})
         except EngineError as err:
             if self._limits_layers or err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise
-            await create(body=body)
+            container_id = await create(body)
             self._limits_layers = False
         else:
             self._limits_layers = True
+        return container_id
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
-        if failure := await self._with_files(order, partial(self._files.restore, order)):
+        if self._files.paths(order) and (
+            failure := await self._with_files(order, partial(self._files.restore, order))
+        ):
             return failure
         if artefact.condition is Condition.PAUSED:
             return await self._start(order, artefact, "unpause")
@@ -237,8 +262,18 @@ class DockerRuntime:
         except EngineError:
             return ""  # some log drivers store nothing
 
-    def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
-        return container_changes(self._engine, self._owner.filters())
+    async def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
+        try:
+            async with aclosing(container_events(self._engine, self._owner.filters())) as events:
+                async for event in events:
+                    if event is None:
+                        self._seen.open()
+                        self._seen.listed(await self._fetch_workload_ids())
+                        yield None
+                    elif self._seen.is_news(event):
+                        yield event.workload_id
+        finally:
+            self._seen.close()
 
     async def ping(self) -> None:
         try:
@@ -269,14 +304,22 @@ class DockerRuntime:
             return found if self._owner.owns(labels, workload_id) else None
 
     async def _fetch_ids(self, workload_id: WorkloadId) -> list[str]:
-        filters = {"label": self._owner.filters(**{WORKLOAD_LABEL: workload_id})}
-        params = {"all": "true", "filters": json.dumps(filters)}
-        try:
-            found = await self._engine.call("GET", "containers/json", params=params)
-        except EngineError as err:
-            raise as_unavailable(err) from err
+        found = await self._list(self._owner.filters(**{WORKLOAD_LABEL: workload_id}))
         with parsing_response(f"the containers of {workload_id}"):
             return [str(container["Id"]) for container in found]
+
+    async def _fetch_workload_ids(self) -> set[WorkloadId]:
+        """The workloads that have a container."""
+        found = await self._list([*self._owner.filters(), WORKLOAD_LABEL])
+        with parsing_response("the containers of workloads"):
+            return {WorkloadId(str(one["Labels"][WORKLOAD_LABEL])) for one in found}
+
+    async def _list(self, labels: list[str]) -> Any:
+        params = {"all": "true", "filters": json.dumps({"label": labels})}
+        try:
+            return await self._engine.call("GET", "containers/json", params=params)
+        except EngineError as err:
+            raise as_unavailable(err) from err
 
     async def _name_conflict(self, name: str, workload_id: WorkloadId) -> Failure:
         if await self._find(workload_id) is None:
