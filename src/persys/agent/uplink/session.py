@@ -45,7 +45,7 @@ log = structlog.get_logger()
 HEARTBEAT_DEFAULT_SECONDS = 10.0
 # Limits for the interval that a scheduler requests: the node would flood it, or seem lost.
 HEARTBEAT_MIN_SECONDS, HEARTBEAT_MAX_SECONDS = 1.0, 300.0
-# Changes within this time are reported together.
+# The first change is reported at once. Changes within this time after a report are reported together.
 GATHER_SECONDS = 0.02
 PAUSE_MIN_SECONDS = 0.25
 PAUSE_MAX_SECONDS = 15.0
@@ -208,7 +208,7 @@ class SchedulerSession:
 
     async def _send_heartbeats(self, links: SchedulerLinks, address: str, interval: float) -> None:
         """Runs until SchedulerLostError."""
-        due = move_due = self._clock.monotonic()
+        due = move_due = reported_at = self._clock.monotonic()
         while True:
             link = links.current
             if link.is_stale and move_due <= self._clock.monotonic():
@@ -227,10 +227,12 @@ class SchedulerSession:
                 self._found(address)
                 await links.close_idle()
             elif await self._pending_reports.wait(wait):
-                await asyncio.sleep(GATHER_SECONDS)
+                since = self._clock.monotonic() - reported_at
+                await asyncio.sleep(max(0.0, GATHER_SECONDS - since))
                 if self._pending_reports.node_changed:
                     due = self._clock.monotonic()
                     continue
+                reported_at = self._clock.monotonic()
                 await self._send_heartbeat(link, self._pending_reports.take(), complete=False)
 
     async def _move(self, links: SchedulerLinks, address: str) -> bool:
