@@ -7,6 +7,7 @@ only together with their container, so that a running container keeps the values
 """
 
 import shutil
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -58,20 +59,28 @@ def find_memory_directory(configured: str) -> Path | None:
 
 
 class ContainerFiles:
-    """All methods block, except `paths` and `directory`."""
+    """All methods block, except `paths`, `directory` and `may_have`. They may run in several threads."""
 
     def __init__(self, root: Path, memory: Path | None) -> None:
         """`memory`: the directory in memory for secret values; None: they are stored on disk."""
         self.root = root.absolute()
         self._memory = memory
+        self._lock = threading.Lock()
+        # Workloads that may have files; None: not listed yet.
+        self._owners: set[str] | None = None
 
     def paths(self, order: Order) -> dict[str, Path]:
         """The path of each file on the host, by its path in the container."""
         directory = self.directory(order.workload_id)
         return {file.path: directory / str(index) for index, file in enumerate(_files(order))}
 
+    def may_have(self, order: Order) -> bool:
+        """Whether the order has files, or files of an earlier order may be left."""
+        return bool(_files(order)) or self._owners is None or order.workload_id in self._owners
+
     def write(self, order: Order) -> None:
         """Replace all files of the workload. Raises OSError."""
+        self._note(order.workload_id)
         self.remove(order.workload_id)
         self.restore(order)
 
@@ -80,6 +89,7 @@ class ContainerFiles:
         files = _files(order)
         if not files:
             return
+        self._note(order.workload_id)
         for directory in (self.root, self.directory(order.workload_id)):
             _make_private(directory)
         for file, path in zip(files, self.paths(order).values(), strict=True):
@@ -110,6 +120,21 @@ class ContainerFiles:
         for directory in directories:
             if directory.exists():
                 shutil.rmtree(directory)
+        with self._lock:
+            if self._owners is not None:
+                self._owners.discard(workload_id)
+
+    def _note(self, workload_id: WorkloadId) -> None:
+        """Remember that the workload may have files. Lists the files of all workloads once."""
+        with self._lock:
+            if self._owners is None:
+                roots = [self.root]
+                if self._memory is not None:
+                    roots.append(self._in_memory(workload_id).parent)
+                self._owners = {
+                    each.name for root in roots if root.is_dir() for each in root.iterdir()
+                }
+            self._owners.add(workload_id)
 
     def owners(self) -> dict[WorkloadId, Path]:
         """The workloads that have files here. Raises OSError."""

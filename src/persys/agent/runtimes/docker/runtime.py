@@ -118,7 +118,9 @@ class DockerRuntime:
         name = self._owner.name(order.workload_id)
         if (failure := await self._binds.check(self._host_binds(order))) is not None:
             return failure
-        if failure := await self._with_files(order, partial(self._files.write, order)):
+        if self._files.may_have(order) and (
+            failure := await self._with_files(order, partial(self._files.write, order))
+        ):
             return failure
         files = self._files.paths(order)
         body = create_body(order, self._owner, volumes, files=files, pids_max=self._pids_max)

@@ -1,6 +1,9 @@
 """Files from secrets are in memory if Docker can access them there."""
 
+import shutil
 from pathlib import Path
+
+from msgspec import structs
 
 from persys.agent.runtimes.docker.config_files import ContainerFiles, memory_directory
 from persys.infra.mount_table import MountEntry
@@ -79,3 +82,33 @@ def test_values_on_disk_from_an_earlier_agent_are_moved_to_memory(tmp_path: Path
 
     assert in_clear(tmp_path / "disk") == []
     assert next(iter(files.paths(an_order()).values())).read_bytes() == VALUE
+
+
+def without_files() -> Order:
+    spec = ContainerSpec("web")
+    return Order(WEB, WorkloadType.CONTAINER, Revision("r2"), 1, Desired.RUNNING, spec)
+
+
+def test_files_of_an_earlier_process_are_known_until_they_are_removed(tmp_path: Path) -> None:
+    ContainerFiles(tmp_path / "disk", tmp_path / "memory").write(an_order())
+    files = ContainerFiles(tmp_path / "disk", tmp_path / "memory")
+    assert files.may_have(without_files())
+
+    files.write(without_files())
+
+    assert not files.may_have(without_files())
+    assert files.may_have(an_order())
+    assert in_clear(tmp_path) == []
+
+
+def test_secret_values_that_remain_only_in_memory_are_known(tmp_path: Path) -> None:
+    earlier = ContainerFiles(tmp_path / "disk", tmp_path / "memory")
+    earlier.write(an_order())
+    other = WorkloadId("other")
+    shutil.rmtree(earlier.directory(WEB))
+    files = ContainerFiles(tmp_path / "disk", tmp_path / "memory")
+
+    files.write(structs.replace(without_files(), workload_id=other))
+
+    assert files.may_have(without_files())
+    assert not files.may_have(structs.replace(without_files(), workload_id=other))
