@@ -18,7 +18,6 @@ import grpc
 from bench.docker_socket import BareDocker
 from bench.processes import BIN, free_port, process, scheduler
 from bench.verdict import Verdict, report
-from persys.agent.workloads.steps import OPERATIONS_MAX
 from persys.cli.framework.live import LineProgress
 from persys.cli.local.demo import IMAGE, ensure_image
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
@@ -30,6 +29,7 @@ CONTAINER = control_pb2.WorkloadSpec(
     container=control_pb2.ContainerSpec(image=IMAGE, command=COMMAND, init=True, pids_max=64),
 )
 SINGLES = 12
+CALLERS = 16  # of the baseline
 CROWD = 100
 ROUNDS = 2
 
@@ -96,7 +96,7 @@ async def _measure(port: int) -> list[Verdict]:
 
 async def _bare(docker: BareDocker, names: list[str]) -> float:
     started_at = perf_counter()
-    created = await docker.run_many(names, IMAGE, COMMAND, at_once=OPERATIONS_MAX)
+    created = await docker.run_many(names, IMAGE, COMMAND, at_once=CALLERS)
     seconds = perf_counter() - started_at
     for container_id in created:
         await docker.remove(container_id)

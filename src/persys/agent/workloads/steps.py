@@ -1,6 +1,7 @@
 """Performs one step: calls the runtime or the volumes, with a deadline and a limit on concurrent steps.
 
-The limit is per volume driver: while a storage server does not respond, its workloads do not delay others.
+The limit is per runtime and volume driver: while a storage server does not respond, its workloads do not
+delay others. It follows the duration of starts, which shows how many the runtime can take.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from persys.agent.ports import PullWatch, Runtime, Volumes
 from persys.core.agent.progress import Artefact, Step
 from persys.core.agent.report import DownloadProgress, LayerProgress
 from persys.errors import ConflictError, PersysError, RuntimeUnavailableError, StoreUnavailableError
+from persys.infra.aio.adaptive_limit import AdaptiveLimit
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
 from persys.model.spec import Spec, VMSpec, WorkloadType, managed_volumes_of
@@ -34,7 +36,6 @@ STEP_TIMED_OUT = "StepTimedOut"
 # Stops mostly wait for the grace period, so a higher limit would be faster. But Docker 20.10 was seen to
 # deadlock when many containers released their networks at once.
 STOPS_MAX = 16
-OPERATIONS_MAX = 16
 INSPECTS_MAX = 16
 STACKS_MAX = 8  # concurrent `docker compose up`
 _STOPPING = (Step.STOP, Step.RESTART)
@@ -147,6 +148,7 @@ class _Work:
         return self.artefact
 
 
+_Engine = tuple[WorkloadType, frozenset[str]]  # the volume drivers
 _Operation = Callable[[_Work], Awaitable[Failure | None]]
 
 
@@ -166,9 +168,7 @@ class Steps:
         self._deadlines = deadlines
         self._interruptible: dict[WorkloadId, asyncio.Timeout] = {}
         self._stop_slots = asyncio.Semaphore(STOPS_MAX)
-        self._driver_slots: defaultdict[frozenset[str], asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(OPERATIONS_MAX)
-        )
+        self._limits: defaultdict[_Engine, AdaptiveLimit] = defaultdict(AdaptiveLimit)
         self._inspect_slots = asyncio.Semaphore(INSPECTS_MAX)
         self._stack_slots = asyncio.Semaphore(STACKS_MAX)
         self._operations: Mapping[Step, _Operation] = {
@@ -223,14 +223,17 @@ class Steps:
         if entry.order.type is WorkloadType.COMPOSE and step in _WAITING:
             async with self._stack_slots:
                 return await self._interruptibly(step, entry, artefact)
-        async with self._slots(step, entry.order):
-            try:
-                async with asyncio.timeout(self._deadlines.steps[step]) as deadline:
-                    return await self._do(step, entry, artefact)
-            except TimeoutError:
-                if not deadline.expired():
-                    raise
-                return self._timed_out(step)
+        if step in _STOPPING:
+            async with self._stop_slots:
+                return await self._in_time(step, entry, artefact)
+        limit = self._limits[entry.order.type, _drivers_of(entry.order.spec)]
+        now = asyncio.get_running_loop().time
+        async with limit.slot():
+            began = now()
+            failure = await self._in_time(step, entry, artefact)
+            if step is Step.START and failure is None:
+                limit.measured(now() - began)
+            return failure
 
     def interrupt(self, workload_id: WorkloadId) -> None:
         """Cancel a long step, because a newer order has arrived."""
@@ -238,10 +241,14 @@ class Steps:
         if deadline is not None and not deadline.expired():
             deadline.reschedule(0)
 
-    def _slots(self, step: Step, order: Order) -> asyncio.Semaphore:
-        return (
-            self._stop_slots if step in _STOPPING else self._driver_slots[_drivers_of(order.spec)]
-        )
+    async def _in_time(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
+        try:
+            async with asyncio.timeout(self._deadlines.steps[step]) as deadline:
+                return await self._do(step, entry, artefact)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            return self._timed_out(step)
 
     async def _inspect(self, order: Order) -> Artefact | None:
         try:

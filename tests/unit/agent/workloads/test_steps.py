@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from persys.agent.journal.records import Entry, ReportedStatus
-from persys.agent.workloads.steps import OPERATIONS_MAX, StepDeadlines, Steps
+from persys.agent.workloads.steps import StepDeadlines, Steps
 from persys.core.agent.progress import Step
+from persys.infra.aio.adaptive_limit import FIRST
 from persys.model.ids import ActionId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, ManagedVolume, WorkloadType
 from persys.model.status import Actual
@@ -27,7 +28,7 @@ class HangingServer:
         assert isinstance(order.spec, ContainerSpec)
         if any(volume.driver == "nfs" for volume in order.spec.managed_volumes):
             self.waiting += 1
-            if self.waiting == OPERATIONS_MAX:
+            if self.waiting == FIRST:
                 self.all_wait.set()
             await asyncio.Event().wait()
 
@@ -59,7 +60,7 @@ async def test_a_hanging_storage_server_does_not_delay_workloads_of_other_driver
         asyncio.create_task(
             steps.perform(Step.PREPARE_VOLUMES, an_entry(f"nfs-{number}", "nfs"), None)
         )
-        for number in range(2 * OPERATIONS_MAX)
+        for number in range(2 * FIRST)
     ]
     async with asyncio.timeout(20):
         await server.all_wait.wait()
@@ -67,7 +68,7 @@ async def test_a_hanging_storage_server_does_not_delay_workloads_of_other_driver
             steps, [an_entry("plain"), an_entry("disk", "local"), an_entry("rbd", "ceph-rbd")]
         )
 
-    assert server.waiting == OPERATIONS_MAX
+    assert server.waiting == FIRST
     for task in hanging:
         task.cancel()
     await asyncio.gather(*hanging, return_exceptions=True)
