@@ -79,10 +79,11 @@ class WorkQueue:
 
         False if an inspection has begun since the last wake-up.
         """
-        was_queued = workload_id in self._queued
-        self._queued.pop(workload_id, None)
+        if workload_id not in self._queued:
+            return False  # and its timer was set after that inspection
+        del self._queued[workload_id]
         self._cancel_timer(workload_id)
-        return was_queued
+        return True
 
     def _due(self, workload_id: WorkloadId) -> None:
         self._timers.pop(workload_id, None)
