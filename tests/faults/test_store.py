@@ -112,7 +112,8 @@ def oversized(answer: Any) -> Any:
     match answer:
         case Snapshot():
             more = tuple(Record(f"/other/{n}", b"x" * 1000, 1) for n in range(20_000))
-            return Snapshot(answer.revision, answer.records + more)
+            records = sorted((*answer.records, *more), key=lambda one: one.key)
+            return Snapshot(answer.revision, records)
         case Record():
             return Record(answer.key, HUGE, answer.version)
         case _:

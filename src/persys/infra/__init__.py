@@ -8,7 +8,7 @@
 `encryption.py`    encryption of secrets with a key file
 `mount_table.py`   the kernel's mount table
 `libvirt_binding.py`  the Python binding of libvirt: of pip or of the distribution
-`gc_tuning.py`     short pauses of Python's garbage collector
+`gc_tuning.py`     short pauses of the garbage collector, and freed memory returned to the system
 `subprocesses.py`  runs external programs with limits on time and output
 `failpoints.py`    points at which tests kill a process
 `aio/`             concurrency: supervision, queues, locks, group commit, flow control

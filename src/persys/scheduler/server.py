@@ -5,7 +5,6 @@ leadership is lost, the replica is discarded with its memory, and a new one star
 """
 
 import asyncio
-import gc
 import os
 import secrets
 import socket
@@ -29,7 +28,7 @@ from persys.errors import (
 from persys.infra.aio.supervisor import Loop, Supervisor
 from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock, SystemClock
-from persys.infra.gc_tuning import tune_garbage_collector
+from persys.infra.gc_tuning import settle_memory, tune_garbage_collector
 from persys.infra.rpc.authorized_service import AuthorizedService
 from persys.infra.rpc.grpc_server import new_server, start_server
 from persys.infra.telemetry.side_server import SideServer
@@ -310,7 +309,7 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         ),
         # Records are long-lived: a garbage collection that visits all of them pauses the process, with
         # 20,000 workloads for most of a second.
-        loaded=gc.freeze,
+        loaded=settle_memory,
     )
     async with task_group() as group:
         background = [

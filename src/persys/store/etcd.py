@@ -23,7 +23,17 @@ from persys.store.etcd_connection import EtcdAnswerError, EtcdConnection, EtcdOp
 from persys.store.gen import rpc_pb2 as pb
 from persys.store.gen import rpc_pb2_grpc
 from persys.store.limits import GUARDS_MAX, OPERATIONS_MAX, TRANSACTION_BYTES_MAX, check
-from persys.store.port import Committed, LeaseId, Outcome, Record, Snapshot, Unit, WatchEvent
+from persys.store.port import (
+    Committed,
+    LeaseId,
+    Outcome,
+    PackedRecords,
+    Record,
+    RecordBlock,
+    Snapshot,
+    Unit,
+    WatchEvent,
+)
 
 
 def pack(units: Sequence[Unit], sizes: Sequence[int]) -> Iterator[list[int]]:
@@ -191,7 +201,7 @@ class EtcdStore:
 
     async def _read_pages(self, prefix: str) -> Snapshot:
         key, end = self._names.span(prefix)
-        records: list[Record] = []
+        blocks: list[RecordBlock] = []
         revision, limit = 0, _PAGE_RECORDS_FIRST
         while True:
             request = pb.RangeRequest(key=key, range_end=end, limit=limit, revision=revision)
@@ -202,9 +212,11 @@ class EtcdStore:
                     raise CompactedError(f"revision {revision} was compacted while read") from err
                 raise
             revision = revision or answer.header.revision
-            records += [self._names.record(pair) for pair in answer.kvs]
+            page = [self._names.record(pair) for pair in answer.kvs]
+            if page:
+                blocks.append(RecordBlock([(one.key, one.value, one.version) for one in page]))
             if not answer.more:
-                return Snapshot(revision, tuple(records))
+                return Snapshot(revision, PackedRecords(blocks))
             key = answer.kvs[-1].key + b"\0"
             record_bytes = max(1, answer.ByteSize() // len(answer.kvs))
             limit = min(_PAGE_RECORDS_MAX, max(1, _PAGE_BYTES // record_bytes))

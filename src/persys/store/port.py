@@ -7,9 +7,15 @@ A response of the store is authoritative. No response is StoreUnavailableError a
 stored: a commit without a response may or may not have happened.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NewType, Protocol
+from itertools import accumulate, chain
+from operator import eq
+from typing import NewType, Protocol, overload
+
+from msgspec import Struct
 
 LeaseId = NewType("LeaseId", int)
 
@@ -17,11 +23,81 @@ LeaseId = NewType("LeaseId", int)
 VALUE_BYTES_MAX = 1024 * 1024 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True, gc=False):  # no reference cycles, and there are very many
     key: str
     value: bytes
     version: int
+
+
+class RecordBlock:
+    """A few hundred records: their keys in one text, their values in one piece of memory."""
+
+    __slots__ = ("_key_ends", "_keys", "_value_ends", "_values", "_versions")
+
+    def __init__(self, rows: Collection[tuple[str, bytes, int]]) -> None:
+        """`rows`: key, value and version."""
+        self._keys = "".join([row[0] for row in rows])
+        self._values = b"".join([row[1] for row in rows])
+        self._key_ends = array("Q", accumulate([len(row[0]) for row in rows]))
+        self._value_ends = array("Q", accumulate([len(row[1]) for row in rows]))
+        self._versions = array("Q", [row[2] for row in rows])
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def __iter__(self) -> Iterator[Record]:
+        keys, values = self._keys, self._values
+        key_at = value_at = 0
+        for key_end, value_end, version in zip(
+            self._key_ends, self._value_ends, self._versions, strict=True
+        ):
+            yield Record(keys[key_at:key_end], values[value_at:value_end], version)
+            key_at, value_at = key_end, value_end
+
+    def at(self, index: int) -> Record:
+        key_at = self._key_ends[index - 1] if index else 0
+        value_at = self._value_ends[index - 1] if index else 0
+        key = self._keys[key_at : self._key_ends[index]]
+        return Record(key, self._values[value_at : self._value_ends[index]], self._versions[index])
+
+
+class PackedRecords(Sequence[Record]):
+    """Records in few large pieces of memory. Each record is created when it is read.
+
+    A store may have 500,000 records, which are needed once, to load them. As small objects they would leave
+    holes between the objects that stay, and the process would keep that memory.
+    """
+
+    def __init__(self, blocks: Sequence[RecordBlock]) -> None:
+        """`blocks` are not empty."""
+        self._blocks = blocks
+        self._ends = list(accumulate(map(len, blocks)))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Record]:
+        return chain.from_iterable(self._blocks)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to any sequence of the same records."""
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Record, ...]: ...
+    def __getitem__(self, index: int | slice) -> Record | tuple[Record, ...]:
+        if isinstance(index, slice):
+            return tuple(self[one] for one in range(*index.indices(len(self))))
+        index = range(len(self))[index]
+        number = bisect_right(self._ends, index)
+        block = self._blocks[number]
+        return block.at(index - self._ends[number] + len(block))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +105,13 @@ class Snapshot:
     """All records under a prefix at one revision, in key order."""
 
     revision: int
-    records: tuple[Record, ...]
+    records: Sequence[Record]
+
+    def get(self, key: str) -> Record | None:
+        found = bisect_left(self.records, key, key=lambda record: record.key)
+        if found == len(self.records) or self.records[found].key != key:
+            return None
+        return self.records[found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,16 @@ from persys.errors import NotFoundError, SettingsError, StoreUnavailableError
 from persys.store.conflicts import check_guards, keys_relied_on
 from persys.store.leases import Leases
 from persys.store.limits import check
-from persys.store.port import LeaseId, Outcome, Record, Snapshot, Unit, WatchEvent
+from persys.store.port import (
+    LeaseId,
+    Outcome,
+    PackedRecords,
+    Record,
+    RecordBlock,
+    Snapshot,
+    Unit,
+    WatchEvent,
+)
 from persys.store.watch_history import WatchHistory
 
 T = TypeVar("T")
@@ -34,6 +43,7 @@ _REMOVAL_RETRY_SECONDS = 1.0
 # which releases it for moments more often than that, starves the thread: commits took up to 17 s.
 _SWITCH_SECONDS = 0.0001
 _ROWS_PER_INSERT_MAX = 1000
+_ROWS_PER_BLOCK = 512
 # UTF-8 never contains 0xFF, so this bound is just above all keys with the prefix.
 _READ = (
     "SELECT key, value, version FROM records"
@@ -118,9 +128,15 @@ class _Database:
         return None if row is None else Record(*row)
 
     def read(self, prefix: str) -> Snapshot:
+        blocks: list[RecordBlock] = []
         with self._translated():
-            rows = self._connection.execute(_READ, (prefix,)).fetchall()
-        return Snapshot(self.revision, tuple(Record(*row) for row in rows))
+            found = self._connection.execute(_READ, (prefix,))
+            while rows := found.fetchmany(_ROWS_PER_BLOCK):
+                blocks.append(RecordBlock(rows))
+            if len(blocks) > 1:
+                # A read of all records leaves them in the page cache a second time.
+                self._connection.execute("PRAGMA shrink_memory")
+        return Snapshot(self.revision, PackedRecords(blocks))
 
     def commit(self, units: Sequence[Unit], fence: tuple[str, int] | None) -> _Written:
         with self._translated():

@@ -98,18 +98,12 @@ class StoreWatch:
             await self._create_cluster(self._leader_key.new_marker())
 
     async def set_versions(self, snapshot: Snapshot) -> Snapshot:
-        """Set the known versions from a full snapshot. Returns it without DNS names, which are not records.
+        """Set the known versions from a full snapshot. Returns the snapshot.
 
         Runs in a thread, because there may be 100,000 records: nothing is committed or followed meanwhile.
         """
-        snapshot = await asyncio.to_thread(self._set_versions, snapshot)
+        await asyncio.to_thread(self._versions.set_versions, snapshot)
         self.revision = snapshot.revision
-        return snapshot
-
-    def _set_versions(self, snapshot: Snapshot) -> Snapshot:
-        ours = (one for one in snapshot.records if not keys.is_name(one.key))
-        snapshot = Snapshot(snapshot.revision, tuple(ours))
-        self._versions.set_versions(snapshot)
         return snapshot
 
     def follow(self, changes: Sequence[Stored]) -> None:

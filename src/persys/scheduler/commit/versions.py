@@ -15,7 +15,7 @@ from persys.errors import RefusedError
 from persys.model.event import Event, NumberedEvent
 from persys.scheduler.commit.transaction import OUTDATED_PER_UNIT_MAX, Transaction
 from persys.store import keys
-from persys.store.port import Snapshot, Unit
+from persys.store.port import Record, Snapshot, Unit
 from persys.store.port import WatchEvent as Stored
 from persys.wire.stored import records
 
@@ -40,13 +40,20 @@ class RecordVersions:
         self.versions: dict[str, int] = {}
 
     def set_versions(self, snapshot: Snapshot) -> None:
-        """Set the versions from a full snapshot."""
-        self.versions = {record.key: record.version for record in snapshot.records}
+        """Set the versions from a full snapshot. DNS names are not records of the cluster."""
+        versions: dict[str, int] = {}
+        events: list[Record] = []
+        for record in snapshot.records:
+            key = record.key
+            if not keys.is_name(key):
+                versions[key] = record.version
+                if keys.is_event(key):
+                    events.append(record)
+        self.versions = versions
         self._retention = EventRetention(self._limits)
         self._event_keys = {}
-        stored = (one for one in snapshot.records if keys.is_event(one.key))
         # By number, not by time: the clock of another machine may have been ahead.
-        for record in sorted(stored, key=lambda one: keys.event_sequence(one.key)):
+        for record in sorted(events, key=lambda one: keys.event_sequence(one.key)):
             self._add_event(record.key, record.value)
 
     def follow(self, changes: Iterable[Stored]) -> None:

@@ -90,7 +90,7 @@ class LeaderKey:
 
     async def ensure_key(self, snapshot: Snapshot) -> None:
         """Write the leader key again if it is not as we wrote it."""
-        found = next((one for one in snapshot.records if one.key == keys.LEADER), None)
+        found = snapshot.get(keys.LEADER)
         if found is None or (keys.LEADER, found.version) != self.fence:
             await self.take(again=True)
 
@@ -143,10 +143,11 @@ class LeaderKey:
         self, snapshot: Snapshot, *, remembers: bool
     ) -> SameCluster | NewCluster | RecordsLost:
         """An unreadable marker counts as missing, but the cluster is not new."""
-        found = {record.key: record for record in snapshot.records}
+        marker = snapshot.get(keys.CLUSTER)
         return classify_store(
-            self._read_marker(found.get(keys.CLUSTER)),
-            holds_records=keys.CLUSTER in found or any(type_of(key) is not None for key in found),
+            self._read_marker(marker),
+            holds_records=marker is not None
+            or any(type_of(record.key) is not None for record in snapshot.records),
             known_uid=self.marker.uid if self.marker else "",
             remembers=remembers,
         )

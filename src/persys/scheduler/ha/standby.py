@@ -88,7 +88,7 @@ class Standby:
                 self._modes.take(StoreUnreachable(str(err)))
                 await asyncio.sleep(CHECK_SECONDS)
                 continue
-            leads = next((one for one in snapshot.records if one.key == keys.LEADER), None)
+            leads = snapshot.get(keys.LEADER)
             match self._leader_key.classify(snapshot, remembers=self._has_records()):
                 case RecordsLost() as lost:
                     if self._must_wait(lost, leads):
