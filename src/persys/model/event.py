@@ -114,7 +114,7 @@ class EventKind(StrEnum):
         return unknown
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, gc=False):  # no reference cycles, and there are very many
     at: datetime
     kind: EventKind
     message: str = ""

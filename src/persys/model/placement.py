@@ -1,4 +1,7 @@
-"""Placement of a workload: amounts of resources, its rules, and the stored result with its tombstones."""
+"""Placement of a workload: amounts of resources, its rules, and the stored result with its tombstones.
+
+Structs with `gc=False` have no reference cycles, and there are very many: the collector skips them.
+"""
 
 from datetime import datetime
 from enum import StrEnum
@@ -8,7 +11,7 @@ from msgspec import Struct
 from persys.model.ids import NodeId, WorkloadId
 
 
-class Resources(Struct, frozen=True):
+class Resources(Struct, frozen=True, gc=False):
     cpu_millicores: int = 0
     memory_mb: int = 0
     disk_gb: int = 0
@@ -57,7 +60,7 @@ class Operator(StrEnum):
     VERSION = "version"
 
 
-class Constraint(Struct, frozen=True, omit_defaults=True):
+class Constraint(Struct, frozen=True, omit_defaults=True, gc=False):
     """A condition on one label of a node, or on one of its facts, whose keys begin with `node.`.
 
     `values` has one element, except for `in` and `notin` (one or more), `exists` (none) and `version` (one or
@@ -86,7 +89,7 @@ class Offload(StrEnum):
     PREFER = "prefer"
 
 
-class Rules(Struct, frozen=True, omit_defaults=True):
+class Rules(Struct, frozen=True, omit_defaults=True, gc=False):
     constraints: tuple[Constraint, ...] = ()
     tolerations: tuple[str, ...] = ()  # key, key=value, or * for all taints
     group: str = ""
@@ -102,7 +105,7 @@ class Rules(Struct, frozen=True, omit_defaults=True):
 NO_RULES = Rules()
 
 
-class HostPort(Struct, frozen=True, order=True):
+class HostPort(Struct, frozen=True, order=True, gc=False):
     """An exclusive resource of a node: a host port, or the name of a Compose project."""
 
     port: int
@@ -119,7 +122,7 @@ class HostPort(Struct, frozen=True, order=True):
         return f"host port {self.port}/{self.protocol}"
 
 
-class Assignment(Struct, frozen=True):
+class Assignment(Struct, frozen=True, gc=False):
     workload_id: WorkloadId
     node_id: NodeId
     epoch: int

@@ -1,6 +1,7 @@
 """Workload specs: container, Compose stack or VM, each tagged with its type when stored.
 
-Defaults mean 'not set', so that equal intents encode to equal bytes.
+Defaults mean 'not set', so that equal intents encode to equal bytes. Structs with `gc=False` have no
+reference cycles, and there are very many: the collector skips them.
 """
 
 from collections.abc import Iterable
@@ -21,19 +22,19 @@ class WorkloadType(StrEnum):
     VM = "vm"
 
 
-class VolumeMount(Struct, frozen=True):
+class VolumeMount(Struct, frozen=True, gc=False):
     host_path: str
     container_path: str
     read_only: bool = False
 
 
-class Port(Struct, frozen=True):
+class Port(Struct, frozen=True, gc=False):
     container_port: int
     host_port: int = 0  # 0: the runtime picks a free one
     protocol: str = "tcp"
 
 
-class ManagedVolume(Struct, frozen=True):
+class ManagedVolume(Struct, frozen=True, gc=False):
     name: str
     mount_path: str = ""
     driver: str = LOCAL_DRIVER
@@ -49,7 +50,7 @@ def local_gb(volumes: Iterable[ManagedVolume]) -> int:
     return sum(volume.size_gb for volume in volumes if volume.driver == LOCAL_DRIVER)
 
 
-class RestartPolicy(Struct, frozen=True):
+class RestartPolicy(Struct, frozen=True, gc=False):
     """`name` is no, always, on-failure or unless-stopped; `retries_max` is for on-failure, 0: no limit."""
 
     name: str = "unless-stopped"
@@ -76,7 +77,7 @@ class HealthType(StrEnum):
     GUEST_AGENT = "guest-agent"  # of a VM: its guest agent responds
 
 
-class HealthCheck(Struct, frozen=True, omit_defaults=True):
+class HealthCheck(Struct, frozen=True, omit_defaults=True, gc=False):
     type: HealthType = HealthType.IMAGE
     port: int = 0
     path: str = ""
@@ -88,7 +89,7 @@ class HealthCheck(Struct, frozen=True, omit_defaults=True):
     restart_unhealthy: bool = False
 
 
-class FileMount(Struct, frozen=True, omit_defaults=True):
+class FileMount(Struct, frozen=True, omit_defaults=True, gc=False):
     """A small file in a container. Its content may be one reference to a secret."""
 
     path: str
@@ -97,7 +98,7 @@ class FileMount(Struct, frozen=True, omit_defaults=True):
     secret: bool = False  # the content is the value of a secret; only in orders to agents
 
 
-class ContainerSpec(Struct, frozen=True, tag="container"):
+class ContainerSpec(Struct, frozen=True, tag="container", gc=False):
     image: str
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()

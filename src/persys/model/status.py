@@ -1,6 +1,7 @@
 """What is reported and stored about a workload: observations, failures, status, retries and drift.
 
-Only `core.reconcile` sets the status.
+Only `core.reconcile` sets the status. Structs with `gc=False` have no reference cycles, and there are very
+many: the collector skips them.
 """
 
 from datetime import datetime
@@ -31,7 +32,7 @@ class FailureReason(StrEnum):
 _PERMANENT = frozenset({FailureReason.INVALID_SPEC, FailureReason.IMAGE_NOT_FOUND})
 
 
-class Failure(Struct, frozen=True):
+class Failure(Struct, frozen=True, gc=False):
     """A workload could not reach its desired state."""
 
     reason: FailureReason
@@ -49,7 +50,7 @@ class Status(StrEnum):
     DELETING = "Deleting"
 
 
-class WorkloadStatus(Struct, frozen=True):
+class WorkloadStatus(Struct, frozen=True, gc=False):
     workload_id: WorkloadId
     status: Status
     changed_at: datetime
@@ -63,7 +64,7 @@ class WorkloadStatus(Struct, frozen=True):
     healthy_since: datetime | None = None
 
 
-class Retry(Struct, frozen=True):
+class Retry(Struct, frozen=True, gc=False):
     """The plan to retry the same revision."""
 
     workload_id: WorkloadId
@@ -81,7 +82,7 @@ class Actual(StrEnum):
     ABSENT = "absent"  # confirmed absent; never sent when the runtime could not be read
 
 
-class Observation(Struct, frozen=True, gc=False):  # no reference cycles, and there are very many
+class Observation(Struct, frozen=True, gc=False):
     workload_id: WorkloadId
     node_id: NodeId
     actual: Actual

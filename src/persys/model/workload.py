@@ -17,7 +17,7 @@ class Desired(StrEnum):
     DELETED = "deleted"
 
 
-class Membership(Struct, frozen=True, omit_defaults=True):
+class Membership(Struct, frozen=True, omit_defaults=True, gc=False):
     """The set or the run of a job that a workload belongs to. Only its owner changes it."""
 
     owner: str  # the id of the set, or of the run
@@ -30,7 +30,7 @@ class Membership(Struct, frozen=True, omit_defaults=True):
     job_id: str = ""  # "": a member of a set
 
 
-class Workload(Struct, frozen=True):
+class Workload(Struct, frozen=True, gc=False):  # no reference cycles, and there are very many
     id: WorkloadId
     spec: Spec
     revision: Revision

@@ -70,7 +70,7 @@ class WorkloadState:
     observed_since: datetime | None = None
     dispatch: Dispatch | None = None
     usage: WorkloadUsage | None = None
-    rejected_nodes: dict[NodeId, RejectedNode] = field(default_factory=dict)
+    rejected_nodes: tuple[RejectedNode, ...] = ()
     back_off: BackOff | None = None
     # A refusal of the node that was not decided on yet: heartbeats do not overwrite it.
     refusal: Observation | None = None
@@ -81,7 +81,7 @@ class WorkloadState:
     def reset_observations(self) -> None:
         """The intent has changed: earlier observations and dispatches do not apply to it."""
         self.observation = self.observed_since = self.dispatch = self.refusal = None
-        self.rejected_nodes = {}
+        self.rejected_nodes = ()
 
 
 @dataclass(slots=True)
@@ -308,19 +308,17 @@ class ClusterState:
 
     def exclude_node(self, workload_id: WorkloadId, rejected: RejectedNode) -> None:
         """The node rejected this workload for lack of capacity: it is excluded for a while."""
-        self.workloads[workload_id].rejected_nodes[rejected.node_id] = rejected
+        entry = self.workloads[workload_id]
+        others = [one for one in entry.rejected_nodes if one.node_id != rejected.node_id]
+        entry.rejected_nodes = (*others, rejected)
 
     def exclusions_of(self, workload_id: WorkloadId, now: datetime) -> tuple[RejectedNode, ...]:
         """The rejections that have not expired."""
         entry = self.workloads.get(workload_id)
         if entry is None or not entry.rejected_nodes:
             return ()
-        entry.rejected_nodes = {
-            name: rejected
-            for name, rejected in entry.rejected_nodes.items()
-            if now < rejected.until
-        }
-        return tuple(entry.rejected_nodes.values())
+        entry.rejected_nodes = tuple(one for one in entry.rejected_nodes if now < one.until)
+        return entry.rejected_nodes
 
     def pool_taints(self, node_id: NodeId) -> frozenset[str]:
         """The taints of a new node that is a machine of a node pool."""

@@ -23,10 +23,12 @@ from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.quarantine import Quarantined
 from persys.scheduler.state.records import RECORDS, RecordType, Unreadable, type_of
+from persys.scheduler.state.sharing import SharedParts
 from persys.store.port import Snapshot, WatchEvent
 from persys.wire.stored import records
 from persys.wire.stored.records import NewerSchemaError
 
+STEPS_PER_LOOK = 32  # a step takes microseconds
 _POSITION = {kind.name: position for position, kind in enumerate(RECORDS)}
 
 
@@ -53,22 +55,26 @@ async def load_in_slices(
     """Like `load`, while other tasks run. Until it returns, nothing may be committed."""
     decoded = await asyncio.to_thread(_decoded, snapshot)
     slices = TimeSlice(clock)
-    for _ in _taken(Memory(cluster, lease_until, clock.now()), decoded):
-        await slices.between()
+    for count, _ in enumerate(_taken(Memory(cluster, lease_until, clock.now()), decoded)):
+        if count % STEPS_PER_LOOK == 0:
+            await slices.between()
 
 
 def _decoded(snapshot: Snapshot) -> _Decoded:
     found: dict[str, dict[str, Struct]] = {kind.name: {} for kind in RECORDS}
     unreadable: list[tuple[RecordType, Quarantined]] = []
+    parts = SharedParts()
     for stored in snapshot.records:
-        kind = type_of(stored.key)
+        key = stored.key
+        kind = type_of(key)
         if kind is None:
             continue
-        read = _read(kind, stored.key, stored.value)
+        read = _read(kind, key, stored.value)
         if isinstance(read, Quarantined):
             unreadable.append((kind, read))
         else:
-            found[kind.name][stored.key] = read
+            parts.share(read)
+            found[kind.name][key] = read
     return _Decoded(found, unreadable)
 
 
@@ -76,7 +82,7 @@ def _taken(memory: Memory, decoded: _Decoded) -> Iterator[None]:
     """Applies the records to memory. It yields where it may pause: not while the differences are partly
     applied, unless memory was empty and serves no requests yet."""
     cluster, found = memory.cluster, decoded.found
-    was_empty = not cluster.workloads and not cluster.nodes
+    was_empty = not (cluster.workloads or cluster.nodes or cluster.detached or cluster.tombstones)
     gone: list[tuple[RecordType, str]] = []
     for kind in reversed(RECORDS):
         stored = found[kind.name]
@@ -98,7 +104,8 @@ def _taken(memory: Memory, decoded: _Decoded) -> Iterator[None]:
         cluster.quarantine.put(one)
         kind.stand_in(memory, one.key)
     cluster.events.loaded()
-    yield from _reserved(cluster)
+    if not was_empty:  # else every reservation was made with its record
+        yield from _reserved(cluster)
     cluster.raise_epochs()
 
 

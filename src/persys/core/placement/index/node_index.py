@@ -6,7 +6,8 @@ releasing twice has no effect.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from persys.core.placement.index.arrays import Eligible, LabelEncoding, NodeArrays
 from persys.core.placement.index.group_counts import GroupCounts
@@ -24,13 +25,13 @@ from persys.model.placement import Assignment, Draws, HostPort, Resources, Strat
 UNLIMITED = Resources()  # as the largest machine: a node is one machine
 LABELS_MAX = 64
 SIZE_AT_FIRST = 64
+_NO_GROUPS: frozenset[tuple[str, bool]] = frozenset()  # each frozenset() is an object of its own
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True, gc=False):  # no reference cycles, and there are very many
     resources: Resources
     host_ports: frozenset[HostPort]
-    groups: frozenset[tuple[str, bool]] = frozenset()  # name, and whether anti-affinity is required
+    groups: frozenset[tuple[str, bool]] = _NO_GROUPS  # name, and whether anti-affinity is required
     pools: Draws = ()
 
     def covering(self, other: "Hold") -> "Hold":
@@ -60,7 +61,7 @@ def _unnamed(hold: Hold) -> int:
 def hold_of(assignment: Assignment) -> Hold:
     """The reservation of an assignment, with the group of its rules."""
     rules = assignment.rules
-    groups = frozenset({(rules.group, rules.apart)}) if rules.group else frozenset()
+    groups = frozenset({(rules.group, rules.apart)}) if rules.group else _NO_GROUPS
     return Hold(assignment.reserved, assignment.host_ports, groups, assignment.pools)
 
 
@@ -168,7 +169,7 @@ class NodeIndex:
         pools: Draws = (),
     ) -> None:
         """Reserve, replacing the reservation of this workload on this node."""
-        groups = frozenset({(group, apart)}) if group else frozenset()
+        groups = frozenset({(group, apart)}) if group else _NO_GROUPS
         self.put_hold(workload_id, node_id, Hold(resources, host_ports, groups, pools))
 
     def put_hold(self, workload_id: WorkloadId, node_id: NodeId, hold: Hold) -> None:
