@@ -4,8 +4,10 @@
 rejected for the same reason, so that they can be counted together.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
+
+from msgspec import Struct
 
 from persys.core.placement.constraints import holds, written
 from persys.core.placement.index.node_slot import NodeSlot
@@ -36,8 +38,7 @@ class Filter(StrEnum):
 _TRAITS = (Filter.TYPE, Filter.DRIVER, Filter.POOL, Filter.FEATURE)  # the most specific first
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True, gc=False):  # there is one per node and refused placement
     filter: Filter
     detail: str
     missing: int = 0  # the missing amount of cpu, memory or disk
