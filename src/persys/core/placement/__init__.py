@@ -11,6 +11,7 @@
     placer.py         placement as core.reconcile uses it; hypothetical changes of the index
     pending_queue.py  workloads that wait for capacity
     explain.py        the result for each node, and the smallest change that would help
+    filter_pass.py    all filters over many nodes at once, for explain.py
     capacity.py       how many more workloads fit; what a lost node means
 
 core.reconcile calls it through `Placer`; scheduler/state holds the index and the queue; scheduler/queries

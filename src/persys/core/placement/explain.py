@@ -1,38 +1,32 @@
 """Explains placement: the best or nearest nodes in detail, and the number of nodes per rejection reason.
 
-Ten thousand nodes are too many to check one by one for each request. So arrays show which nodes fit, which
-filter rejects the others first and which are nearest. Only the nodes shown in detail, and one of each counted
-kind, are checked with `reject`.
+Ten thousand nodes are too many to check one by one for each request: `filter_pass.py` finds which nodes fit
+and which are nearest, with arrays. Only the nodes shown in detail are checked with `reject`.
 
 `remedy` finds the smallest change that would let one node run a workload: each obstacle is removed from a
 copy of the node, and the filters run again until they pass. So a suggested change does place the workload. If
 no change of the node helps, the suggestion is another node.
 """
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from heapq import nsmallest
-from itertools import islice
 from typing import NamedTuple
 
-import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace as changed
-from numpy.typing import NDArray
 
-from persys.core.placement.constraints import holds, holds_for, written
+from persys.core.placement.constraints import holds, written
 from persys.core.placement.filters import (
     Filter,
     Rejection,
     described,
     exclusive,
-    oversized,
     reject,
     repels,
 )
-from persys.core.placement.index.node_index import Hold, NodeIndex
+from persys.core.placement.index.node_index import SCANNED_MOST, Hold, NodeIndex
 from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import HOME_ONLY, Requirements, TierAccess
 from persys.core.placement.score import (
@@ -41,11 +35,9 @@ from persys.core.placement.score import (
     beyond_score,
     score,
     score_parts,
-    strategy_of,
 )
-from persys.core.placement.search import eligible
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Resources, Strategy
+from persys.model.placement import Resources
 
 # The effort of each change for an operator. Only the order matters.
 COSTS = {
@@ -71,8 +63,7 @@ _AMOUNTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(Struct, frozen=True, gc=False):
     rejection: Rejection | None  # the first; None when it fits as it is
     change: str
     cost: float
@@ -223,17 +214,12 @@ def _free_pool(slot: NodeSlot, needs: Requirements, short: Rejection) -> _Step:
     return _Step(needs, FREEING + short.missing / max(1, short.needed), change)
 
 
-Mask = NDArray[np.bool_]
 Reason = tuple[Filter, str]
-# float32 halves the memory: small allocations are reused and need no fresh pages.
-Costs = NDArray[np.float32]
-Cost = Callable[[], Costs] | float  # per node, or the same for all rejected nodes
 
 CHANGES_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True, gc=False):
     node_id: NodeId
     rejection: Rejection | None
     change: str  # "" when it fits
@@ -274,7 +260,7 @@ def explain(needs: Requirements, node_index: NodeIndex, *, limit: int) -> Explan
     """`limit`: how many nodes are shown in detail."""
     if not node_index.slots:
         return Explanation((), {}, 0)
-    filter_pass = _FilterPass(needs, node_index)
+    found = _judged(needs, node_index, limit)
     proximity = GroupProximity(needs, node_index)
     fits = [
         Verdict(
@@ -286,21 +272,21 @@ def explain(needs: Requirements, node_index: NodeIndex, *, limit: int) -> Explan
             slot.tier,
             slot.price,
         )
-        for slot in _best(filter_pass, proximity, limit)
+        for slot in found.best
     ]
     misses = [
-        Verdict(slot.node_id, found.rejection, found.change, found.cost, (), slot.tier, slot.price)
-        for slot in filter_pass.nearest(limit - len(fits))
-        if (found := remedy(slot, needs, node_index))
+        Verdict(slot.node_id, cure.rejection, cure.change, cure.cost, (), slot.tier, slot.price)
+        for slot in found.nearest
+        if (cure := remedy(slot, needs, node_index))
     ]
-    misses.sort(key=lambda found: (found.cost, found.node_id))
-    return Explanation((*fits, *misses), dict(filter_pass.counts), len(node_index.slots))
+    misses.sort(key=lambda verdict: (verdict.cost, verdict.node_id))
+    return Explanation((*fits, *misses)[:limit], dict(found.counts), len(node_index.slots))
 
 
 def refusals_in_tier_0(needs: Requirements, node_index: NodeIndex) -> str:
     """Why no node of tier 0 fits: '2 nodes cordoned; 1 node short of cpu'."""
     home = replace(needs, tiers=HOME_ONLY)
-    counts = _FilterPass(home, node_index).counts
+    counts = _judged(home, node_index, 0).counts
     for slot in node_index.beyond.values():
         rejection = reject(slot, home)
         assert rejection is not None
@@ -309,188 +295,57 @@ def refusals_in_tier_0(needs: Requirements, node_index: NodeIndex) -> str:
     return Explanation((), dict(+counts), node_count).refusals() if node_count else "no nodes"
 
 
-class _FilterPass:
-    """Runs all filters over all nodes, in the order of `reject`."""
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """All nodes: the best that fit, candidates for the nearest misses, and the rejected by reason."""
 
-    def __init__(self, needs: Requirements, node_index: NodeIndex) -> None:
-        self.needs = needs
-        self.node_index = node_index
-        self.counts: Counter[Reason] = Counter()
-        self.fits: Mask = node_index.arrays.open.copy()  # of tier 0
-        self.fit_beyond: list[NodeSlot] = []  # of higher tiers
-        self._obstacles: list[tuple[Mask, Cost]] = []  # rejected nodes, and the cost of a change
-        self._some_closed = np.count_nonzero(self.fits) < len(node_index.slots)
-        self._refuse_closed()
-        self._refuse_unfit()
-        self._refuse_crowded()
-        self._refuse_short()
-        self._judge_higher_tiers()
+    best: list[NodeSlot]
+    nearest: list[NodeSlot]
+    counts: Counter[Reason]
 
-    def nearest(self, limit: int) -> Iterator[NodeSlot]:
-        if limit <= 0:
-            return iter(())
-        distance = self._distances()
-        distance[self.fits] = np.inf
-        distance[[slot.position for slot in self.fit_beyond]] = np.inf
-        if limit < len(distance):
-            far = np.partition(distance, limit - 1)[limit - 1]
-            nearest = np.flatnonzero(distance <= far)[:limit]
+
+def _judged(needs: Requirements, node_index: NodeIndex, limit: int) -> _Judged:
+    if len(node_index.slots) <= SCANNED_MOST:
+        return _judged_one_by_one(needs, node_index, limit)
+    # A slow import: of numpy, which a small cluster does not need.
+    from persys.core.placement.filter_pass import FilterPass, best_at_home
+
+    filter_pass = FilterPass(needs, node_index)
+    proximity = GroupProximity(needs, node_index)
+    home = best_at_home(filter_pass, proximity, limit)
+    best = _best(home, filter_pass.fit_beyond, needs, node_index, limit)
+    nearest = list(filter_pass.nearest(limit - len(best)))
+    return _Judged(best, nearest, filter_pass.counts)
+
+
+def _judged_one_by_one(needs: Requirements, node_index: NodeIndex, limit: int) -> _Judged:
+    counts: Counter[Reason] = Counter()
+    home: list[NodeSlot] = []
+    beyond: list[NodeSlot] = []
+    rejected: list[NodeSlot] = []
+    for slot in node_index.slots.values():
+        rejection = reject(slot, needs)
+        if rejection is None:
+            (beyond if slot.tier else home).append(slot)
         else:
-            nearest = np.arange(len(distance))
-        found = nearest[np.isfinite(distance[nearest])]
-        return (self.node_index.at(int(position)) for position in found)
-
-    def _distances(self) -> Costs:
-        """The approximate cost of the changes; infinite where there is no node."""
-        distance = np.where(self.node_index.arrays.open, np.float32(0), np.float32(np.inf))
-        if self._some_closed:
-            for slot in self.node_index.slots.values():
-                if slot.closed:
-                    distance[slot.position] = opening_cost(slot)
-                elif slot.tier:
-                    distance[slot.position] = COSTS[Filter.TIER]
-        for refused, cost in self._obstacles:
-            distance += cost() if callable(cost) else refused * np.float32(cost)
-        return distance
-
-    def _refuse_closed(self) -> None:
-        if not self._some_closed:
-            return
-        for slot in self.node_index.slots.values():
-            if slot.closed:
-                self.counts[Filter.CLOSED, slot.closed] += 1
-
-    def _judge_higher_tiers(self) -> None:
-        """There are few, and they are not in the arrays."""
-        for slot in self.node_index.beyond.values():
-            if slot.closed:
-                continue  # counted with the closed nodes of tier 0
-            rejection = reject(slot, self.needs)
-            if rejection is None:
-                self.fit_beyond.append(slot)
-            else:
-                self.counts[rejection.filter, rejection.detail] += 1
-
-    def _refuse_unfit(self) -> None:
-        node_index, wanted, rules = self.node_index, self.needs.traits, self.needs.rules
-        if eligible(self.needs, node_index).mask.all():
-            return
-        able = node_index.traits.where(wanted, wanted.issubset)
-        if not able.all():
-            self._refuse(~able, COSTS[Filter.TYPE], alike=node_index.traits.codes)
-        if node_index.tainted:
-            tolerates = node_index.taints.where(
-                rules.tolerations, lambda found: not repels(found, rules)
-            )
-            self._refuse(~tolerates, COSTS[Filter.TAINT], alike=node_index.taints.codes)
-        for constraint in rules.constraints:
-            labels = node_index.labelled(constraint.key)
-            meets = labels.where(constraint, partial(holds_for, constraint))
-            self._refuse(~meets, COSTS[Filter.CONSTRAINT])
-
-    def _refuse_crowded(self) -> None:
-        node_index, rules = self.node_index, self.needs.rules
-        proximity = node_index.groups.rows_of(rules.group).values()
-        apart = (slot for slot in proximity if rules.apart or rules.group in slot.apart)
-        if rules.group:
-            self._refuse(self._mask_of(apart), COSTS[Filter.ANTI_AFFINITY])
-        for port in sorted(self.needs.host_ports):
-            taken = node_index.port_holders.get(port, {}).values()
-            self._refuse(self._mask_of(taken), COSTS[exclusive(port)])
-
-    def _refuse_short(self) -> None:
-        need, arrays = self.needs.resources, self.node_index.arrays
-        for slot in self.node_index.limited.values():
-            if slot.largest is not None and oversized(slot.largest, need):
-                self._refuse(self._mask_of((slot,)), COSTS[Filter.SIZE])
-        for wanted, free in (
-            (need.cpu_millicores, arrays.cpu),
-            (need.memory_mb, arrays.memory),
-            (need.disk_gb, arrays.disk),
-        ):
-            short = free < wanted
-            if short.any():
-                self._refuse(short, partial(_freeing, wanted, free))
-        self._refuse_short_of_pools()
-
-    def _refuse_short_of_pools(self) -> None:
-        short: dict[str, list[NodeSlot]] = {}
-        for slot in self.node_index.pooled.values():
-            assert slot.pools is not None
-            found = slot.pools.short_of(self.needs.resources.disk_gb, self.needs.pools)
-            if found is not None:
-                short.setdefault(found.pool, []).append(slot)
-        for slots in short.values():
-            self._refuse(self._mask_of(slots), FREEING)
-
-    def _refuse(
-        self,
-        refused: Mask,
-        cost: Cost,
-        *,
-        alike: NDArray[np.int32] | None = None,
-    ) -> None:
-        """`alike`: numbers that are equal for equal reasons; None: one reason for all."""
-        self._obstacles.append((refused, cost))
-        rejected_rows = np.flatnonzero(refused & self.fits)
-        self.fits &= ~refused
-        if not rejected_rows.size:
-            return
-        if alike is None:
-            self._count(rejected_rows[0], len(rejected_rows))
-            return
-        kinds = alike[rejected_rows]
-        for kind, count in enumerate(np.bincount(kinds)):
-            if count:
-                self._count(rejected_rows[np.argmax(kinds == kind)], count)
-
-    def _count(self, one: np.intp, count: int | np.intp) -> None:
-        """`count` nodes are rejected for the same reason as this one."""
-        rejection = reject(self.node_index.at(int(one)), self.needs)
-        assert rejection is not None
-        self.counts[rejection.filter, rejection.detail] += int(count)
-
-    def _mask_of(self, slots: Iterable[NodeSlot]) -> Mask:
-        mask = np.zeros_like(self.fits)
-        mask[[slot.position for slot in slots]] = True
-        return mask
+            counts[rejection.filter, rejection.detail] += 1
+            rejected.append(slot)
+    proximity = GroupProximity(needs, node_index)
+    home.sort(key=lambda slot: score(slot, needs, node_index, proximity))
+    best = _best(home, beyond, needs, node_index, limit)
+    return _Judged(best, rejected, counts)
 
 
-def _freeing(wanted: int, free: NDArray[np.int64]) -> Costs:
-    lacking: Costs = np.subtract(wanted, free, dtype=np.float32, casting="unsafe")
-    np.maximum(lacking, 0, out=lacking)
-    lacking /= max(1, wanted)
-    np.add(lacking, FREEING, out=lacking, where=lacking > 0)
-    return lacking
-
-
-def _best(filter_pass: _FilterPass, proximity: GroupProximity, limit: int) -> list[NodeSlot]:
-    """The nodes that fit, in the order of placement."""
-    needs, node_index = filter_pass.needs, filter_pass.node_index
-    home = _best_at_home(filter_pass, proximity, limit)
+def _best(
+    home: list[NodeSlot],
+    fit_beyond: list[NodeSlot],
+    needs: Requirements,
+    node_index: NodeIndex,
+    limit: int,
+) -> list[NodeSlot]:
+    """The nodes that fit, in the order of placement. `home`: those of tier 0, in order."""
+    proximity = GroupProximity(needs, node_index)
     beyond = nsmallest(
-        limit,
-        filter_pass.fit_beyond,
-        key=lambda slot: beyond_score(slot, needs, node_index, proximity),
+        limit, fit_beyond, key=lambda slot: beyond_score(slot, needs, node_index, proximity)
     )
     return ([*beyond, *home] if needs.tiers.preferred else [*home, *beyond])[:limit]
-
-
-def _best_at_home(
-    filter_pass: _FilterPass, proximity: GroupProximity, limit: int
-) -> list[NodeSlot]:
-    needs, node_index = filter_pass.needs, filter_pass.node_index
-    fitting = np.flatnonzero(filter_pass.fits)
-    in_order = not needs.rules.group and strategy_of(needs, node_index) is Strategy.SPREAD
-    if in_order and 0 < limit < len(fitting):
-        full = node_index.arrays.full[fitting]
-        fitting = fitting[full <= np.partition(full, limit - 1)[limit - 1]]
-        if len(fitting) > 4 * limit:
-            # Many have equal utilisation, as in a new cluster: they are adjacent in the ordered list.
-            begin = bisect_left(node_index.order.ranks, (full.min(),))
-            ranks = islice(node_index.order.ranks, begin, None)
-            in_turn = (node_index.slots[node_id] for _, _, node_id in ranks)
-            fits = filter_pass.fits.tobytes()  # one at a time, numpy is slow
-            return list(islice((slot for slot in in_turn if fits[slot.position]), limit))
-    slots = (node_index.at(int(position)) for position in fitting)
-    return nsmallest(limit, slots, key=lambda slot: score(slot, needs, node_index, proximity))

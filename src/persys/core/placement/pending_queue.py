@@ -5,14 +5,12 @@ requirements of all groups are in arrays, so thousands of workloads that do not 
 that waits for one node, such as a VM that has to grow, is indexed by that node.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from persys.core.placement.filters import reject
 from persys.core.placement.index.node_slot import NodeSlot, PoolCapacity
@@ -24,7 +22,12 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Resources
 from persys.model.workload import Desired
 
-_NEVER = np.iinfo(np.int64).max  # more than any node has: marks a vacant position
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_NEVER = 2**63 - 1  # more than any node has: marks a vacant position
+FEW = 64  # groups that are checked one by one; a small cluster does not import numpy
 
 Line = dict[WorkloadId, None]
 
@@ -35,7 +38,7 @@ class RequirementGroups:
         self._places: dict[Requirements, int] = {}
         self._at: list[Requirements | None] = []
         self._free_positions: list[int] = []
-        self._amounts: NDArray[np.int64] = np.full((3, 64), _NEVER, dtype=np.int64)
+        self._amounts: NDArray[np.int64] | None = None  # with more than a few groups
 
     def add(self, workload_id: WorkloadId, needs: Requirements) -> None:
         line = self._lines.get(needs)
@@ -53,12 +56,21 @@ class RequirementGroups:
 
     def that_may_fit(self, free: Resources) -> Iterator[tuple[Requirements, Line]]:
         """The groups whose amounts fit; their other requirements are not checked here."""
+        if len(self._lines) <= FEW:
+            for needs, line in self._lines.items():
+                if needs.resources.fits_in(free):
+                    yield needs, line
+            return
+        import numpy as np  # a slow import, needed only with many groups
+
+        if self._amounts is None:
+            self._amounts = _amounts_of(self._at)
         cpu, memory, disk = self._amounts
         enough = (cpu <= free.cpu_millicores) & (memory <= free.memory_mb) & (disk <= free.disk_gb)
         for place in np.flatnonzero(enough):
-            needs = self._at[int(place)]
-            assert needs is not None
-            yield needs, self._lines[needs]
+            found = self._at[int(place)]
+            assert found is not None
+            yield found, self._lines[found]
 
     def _open(self, needs: Requirements) -> None:
         if self._free_positions:
@@ -66,19 +78,34 @@ class RequirementGroups:
         else:
             place = len(self._at)
             self._at.append(None)
-            if place >= self._amounts.shape[1]:
-                more = np.full((3, place), _NEVER, dtype=np.int64)
-                self._amounts = np.concatenate([self._amounts, more], axis=1)
         self._at[place] = needs
         self._places[needs] = place
+        if self._amounts is None:
+            return
+        if place >= self._amounts.shape[1]:
+            self._amounts = None  # it is made again, larger
+            return
         need = needs.resources
         self._amounts[:, place] = need.cpu_millicores, need.memory_mb, need.disk_gb
 
     def _close(self, needs: Requirements) -> None:
         place = self._places.pop(needs)
         self._at[place] = None
-        self._amounts[:, place] = _NEVER
+        if self._amounts is not None:
+            self._amounts[:, place] = _NEVER
         self._free_positions.append(place)
+
+
+def _amounts_of(groups: Sequence[Requirements | None]) -> "NDArray[np.int64]":
+    """By position, with as many vacant ones."""
+    import numpy as np  # a slow import, needed only with many groups
+
+    amounts = np.full((3, 2 * len(groups)), _NEVER, dtype=np.int64)
+    for place, needs in enumerate(groups):
+        if needs is not None:
+            need = needs.resources
+            amounts[:, place] = need.cpu_millicores, need.memory_mb, need.disk_gb
+    return amounts
 
 
 @dataclass(frozen=True, slots=True)

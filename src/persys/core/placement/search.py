@@ -3,7 +3,7 @@
 `ordered_search` checks the first few nodes in order, or those of the domains with the fewest group members.
 The first node that fits, with the smallest possible number of group members near it, is the best. A search
 that would take too long raises TooFarError, without a result. `vector_search` applies the same filters and
-the same score to all nodes at once.
+the same score to all nodes at once. Only clusters with many nodes import this module.
 """
 
 from bisect import bisect_left
@@ -46,17 +46,17 @@ def vector_search(needs: Requirements, node_index: NodeIndex) -> NodeSlot | None
         return None
     if needs.rules.group:
         left = _narrow_by_group(left, needs, node_index)
-    full = node_index.arrays.full[left]
+    full = node_index.all_nodes.arrays.full[left]
     packs = strategy_of(needs, node_index) is Strategy.BINPACK
     left = _lowest(left, 1 - full if packs else full)
-    left = _lowest(left, node_index.arrays.count[left])
+    left = _lowest(left, node_index.all_nodes.arrays.count[left])
     return _lowest_id(left, node_index)
 
 
 def fitting(needs: Requirements, node_index: NodeIndex) -> NDArray[np.bool_]:
     """By position, whether `reject` accepts the node."""
     group = needs.rules.group
-    fits = node_index.arrays.enough_for(needs.resources)
+    fits = node_index.all_nodes.arrays.enough_for(needs.resources)
     fits &= eligible(needs, node_index).mask
     if group and needs.rules.apart:
         fits &= node_index.groups.by_position(group, len(fits)) == 0
@@ -83,9 +83,9 @@ def eligible(needs: Requirements, node_index: NodeIndex) -> Eligible:
     key = (needs.traits, rules.constraints, rules.tolerations)
     found = node_index.eligible.get(key)
     if found is None:
-        mask = node_index.traits.where(needs.traits, needs.traits.issubset)
+        mask = node_index.all_nodes.traits.where(needs.traits, needs.traits.issubset)
         if node_index.tainted:
-            mask &= node_index.taints.where(
+            mask &= node_index.all_nodes.taints.where(
                 rules.tolerations, lambda taints: not repels(taints, rules)
             )
         for constraint in rules.constraints:
@@ -102,7 +102,7 @@ def _narrow_by_group(left: Positions, needs: Requirements, node_index: NodeIndex
     for key in needs.rules.spread_over:
         levels = node_index.labelled(key).levels(groups.tally(group, key))
         left = _lowest(left, levels[left])
-    return _lowest(left, groups.by_position(group, len(node_index.arrays.open))[left])
+    return _lowest(left, groups.by_position(group, len(node_index.all_nodes.arrays.open))[left])
 
 
 def _lowest_id(left: Positions, node_index: NodeIndex) -> NodeSlot:
@@ -110,7 +110,7 @@ def _lowest_id(left: Positions, node_index: NodeIndex) -> NodeSlot:
     slots = map(node_index.at, left.tolist())
     if left.size <= FEW:
         return min(slots, key=attrgetter("node_id"))
-    among = np.zeros(len(node_index.arrays.open), dtype=np.bool_)
+    among = np.zeros(len(node_index.all_nodes.arrays.open), dtype=np.bool_)
     among[left] = True
     ranks = node_index.order.ranks  # they are adjacent here
     begin = bisect_left(ranks, next(slots).rank[:2])

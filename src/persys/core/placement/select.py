@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from persys.core.placement.filters import Filter, Rejection, reject
-from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_index import SCANNED_MOST, NodeIndex
 from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.index.ranking import TooFarError
 from persys.core.placement.requirements import Requirements
@@ -21,11 +21,9 @@ from persys.core.placement.score import (
     score,
     strategy_of,
 )
-from persys.core.placement.search import ordered_search, vector_search
 from persys.model.ids import NodeId
 from persys.model.placement import Operator, Strategy
 
-SCANNED_MOST = 16
 REFUSALS_KEPT = 8  # each has an entry for every node
 _UNIT = {Filter.CPU: "m", Filter.MEMORY: " MB", Filter.DISK: " GB"}
 
@@ -136,6 +134,9 @@ def _choose_at_home(needs: Requirements, node_index: NodeIndex) -> NodeSlot | No
         return min(
             fitting, key=lambda slot: score(slot, needs, node_index, proximity), default=None
         )
+    # A slow import: of numpy, which a small cluster does not need.
+    from persys.core.placement.search import ordered_search, vector_search
+
     try:
         return ordered_search(needs, node_index)
     except TooFarError:

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from persys.core.intent.field_changes import changed_fields
 from persys.core.placement.capacity import capacity_of, simulate_loss, total_of
 from persys.core.placement.explain import explain, remedy
+from persys.core.placement.filter_pass import FilterPass, best_at_home
 from persys.core.placement.filters import reject
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements
+from persys.core.placement.score import GroupProximity, score
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId
 from properties.core.placement.test_placement import clusters, wants
@@ -61,6 +63,31 @@ def test_an_explanation_agrees_with_the_filter_for_every_node(
     assert found.fit_count == len(rejections) - len(refused)
     if best is not None:
         assert found.verdicts[0].node_id == best.node_id
+
+
+@settings(deadline=None)
+@given(clusters(), wants, st.integers(1, 8))
+def test_arrays_give_the_same_result_as_nodes_that_are_checked_one_by_one(
+    node_index: NodeIndex, needs: Requirements, limit: int
+) -> None:
+    if not node_index.slots:
+        return
+    all_at_once, proximity = FilterPass(needs, node_index), GroupProximity(needs, node_index)
+
+    refused = {
+        slot.node_id: rejection
+        for slot in node_index.slots.values()
+        if (rejection := reject(slot, needs)) is not None
+    }
+    assert +all_at_once.counts == Counter((one.filter, one.detail) for one in refused.values())
+    fit = [
+        slot for slot in node_index.slots.values() if slot.node_id not in refused and not slot.tier
+    ]
+    fit.sort(key=lambda slot: score(slot, needs, node_index, proximity))
+    assert best_at_home(all_at_once, proximity, limit) == fit[:limit]
+    nearest = [slot.node_id for slot in all_at_once.nearest(limit)]
+    assert len(nearest) == min(limit, len(refused))
+    assert set(nearest) <= refused.keys()
 
 
 @settings(deadline=None)

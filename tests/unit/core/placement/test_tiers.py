@@ -8,10 +8,10 @@ from builders import add_node, needs
 from persys.core.placement.capacity import capacity_of
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import Filter
-from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_index import SCANNED_MOST, NodeIndex
 from persys.core.placement.placer import placer_over
 from persys.core.placement.requirements import HOME_ONLY, Requirements, TierAccess
-from persys.core.placement.select import SCANNED_MOST, Placed, Unplaceable, place
+from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Resources
 

@@ -1,6 +1,7 @@
-"""One attribute of all nodes, encoded as small numbers, so that a condition is evaluated once per value.
+"""All nodes in arrays: amounts, and attributes encoded as small numbers.
 
-Thousands of nodes have a handful of different values of a label, sets of traits or sets of taints.
+Thousands of nodes have a handful of different values of a label, sets of traits or sets of taints, so a
+condition on an attribute is evaluated once per value. Only clusters with many nodes import this module.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persys.core.placement.index.node_slot import NodeSlot
+from persys.model.ids import NodeId
 from persys.model.placement import Resources
 
 
@@ -60,6 +62,9 @@ class NodeArrays:
         # np.resize repeats old values in the new positions; only open positions are ever read.
         self.open = np.concatenate([self.open, np.zeros(size - len(self.open), dtype=np.bool_)])
 
+
+LABELS_MAX = 64
+SIZE_MIN = 64
 
 ValueT = TypeVar("ValueT", bound=Hashable)
 
@@ -117,3 +122,48 @@ class Eligible:
 
     mask: NDArray[np.bool_]
     each: bytes
+
+
+class AllNodes:
+    """The arrays of a `NodeIndex`, by position of the node."""
+
+    def __init__(self, size: int) -> None:
+        size = max(size, SIZE_MIN)
+        self.arrays = NodeArrays(size)
+        self.traits: LabelEncoding[frozenset[str]] = LabelEncoding(size)
+        self.taints: LabelEncoding[frozenset[str]] = LabelEncoding(size)
+        self._labels: dict[str, LabelEncoding[str | None]] = {}
+
+    def copy(self) -> "AllNodes":
+        twin = AllNodes(0)
+        twin.arrays = self.arrays.copy()
+        twin.traits, twin.taints = self.traits.copy(), self.taints.copy()
+        return twin
+
+    def make_room_for(self, position: int) -> None:
+        if position < len(self.arrays.open):
+            return
+        self.arrays.grow(2 * position)
+        self.traits.grow(2 * position)
+        self.taints.grow(2 * position)
+        for codes in self._labels.values():
+            codes.grow(2 * position)
+
+    def code(self, slot: NodeSlot) -> None:
+        """The attributes of the node changed."""
+        self.traits.put(slot.position, slot.traits)
+        self.taints.put(slot.position, slot.taints)
+        for key, codes in self._labels.items():
+            codes.put(slot.position, slot.labels.get(key))
+
+    def labelled(self, key: str, slots: Mapping[NodeId, NodeSlot]) -> LabelEncoding[str | None]:
+        """The values of one label. Updated from the first call on."""
+        codes = self._labels.pop(key, None)
+        # Values that no node has any more are dropped only by a rebuild.
+        if codes is None or len(codes) > 2 * len(slots) + LABELS_MAX:
+            if len(self._labels) >= LABELS_MAX:
+                del self._labels[next(iter(self._labels))]  # the least recently used
+            codes = LabelEncoding(len(self.arrays.open))
+            codes.put_all({slot.position: slot.labels.get(key) for slot in slots.values()})
+        self._labels[key] = codes
+        return codes

@@ -1,13 +1,14 @@
 """Members of placement groups, counted per node and per label over which the group is spread."""
 
 from collections.abc import Mapping
-from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, TypeVar
 
 from persys.core.placement.index.node_slot import NodeSlot
 from persys.model.ids import NodeId
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 KeyT = TypeVar("KeyT")
 
@@ -46,8 +47,10 @@ class GroupCounts:
         """Whether a member of the group requires anti-affinity."""
         return group in self._apart
 
-    def by_position(self, group: str, size: int) -> NDArray[np.int64]:
+    def by_position(self, group: str, size: int) -> "NDArray[np.int64]":
         """The number of group members per node. Cached and updated for groups on many nodes."""
+        import numpy as np  # a slow import, needed only with many nodes
+
         column = self._columns.get(group)
         if column is None or len(column) < size:
             slots = self.rows_of(group).values()

@@ -1,15 +1,15 @@
 """The index of all nodes with their free capacity, updated with each reservation.
 
 Nodes are ordered by utilisation, so the best fit is nearly always among the first few. The same values are in
-arrays for the search through all nodes. Reservations are keyed by workload and node, so that reserving or
-releasing twice has no effect.
+arrays for the search through all nodes, except in a small cluster, which needs no arrays. Reservations are
+keyed by workload and node, so that reserving or releasing twice has no effect.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from persys.core.placement.index.arrays import Eligible, LabelEncoding, NodeArrays
 from persys.core.placement.index.group_counts import GroupCounts
 from persys.core.placement.index.node_slot import (
     Accounts,
@@ -22,9 +22,11 @@ from persys.core.placement.index.ranking import RankingCache
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment, Draws, HostPort, Resources, Strategy
 
+if TYPE_CHECKING:
+    from persys.core.placement.index.arrays import AllNodes, Eligible, LabelEncoding
+
 UNLIMITED = Resources()  # as the largest machine: a node is one machine
-LABELS_MAX = 64
-SIZE_AT_FIRST = 64
+SCANNED_MOST = 16  # nodes that are checked one by one; with more, arrays are kept
 _NO_GROUPS: frozenset[tuple[str, bool]] = frozenset()  # each frozenset() is an object of its own
 
 
@@ -73,22 +75,18 @@ class NodeIndex:
         self.groups = GroupCounts()
         self.order = NodeOrder()
         self.ranking_cache = RankingCache(self.slots, self.order)
-        self.arrays = NodeArrays(SIZE_AT_FIRST)
-        self.traits: LabelEncoding[frozenset[str]] = LabelEncoding(SIZE_AT_FIRST)
-        self.taints: LabelEncoding[frozenset[str]] = LabelEncoding(SIZE_AT_FIRST)
         self.tainted: set[NodeId] = set()
         self.port_holders: dict[HostPort, dict[NodeId, NodeSlot]] = {}
         self.pooled: dict[NodeId, NodeSlot] = {}  # nodes with several pools
         self.beyond: dict[NodeId, NodeSlot] = {}  # nodes of tiers above 0
         self.limited: dict[NodeId, NodeSlot] = {}  # nodes with several machines behind them
-        self.eligible: dict[
-            Hashable, Eligible
-        ] = {}  # cache of `vector_search`, until a node changes
+        # Cache of `vector_search`, until a node changes.
+        self.eligible: dict[Hashable, Eligible] = {}
         self.refused: tuple[int, dict[Hashable, object]] = (
             0,
             {},
         )  # cache of `select`, for one version
-        self._labels: dict[str, LabelEncoding[str | None]] = {}
+        self._all: AllNodes | None = None  # made on first use, or with many nodes
         self._by_position: list[NodeSlot | None] = []
         self._holds: dict[NodeId, dict[WorkloadId, Hold]] = {}
         self._free_positions: list[int] = []
@@ -130,6 +128,8 @@ class NodeIndex:
             self._count(slot, hold, sign=1)
         self._code(slot)
         self._rank(slot)
+        if self._all is None and len(self.slots) > SCANNED_MOST:
+            self._all = self._in_arrays()
 
     def remove_node(self, node_id: NodeId) -> None:
         slot = self.slots.pop(node_id, None)
@@ -143,7 +143,8 @@ class NodeIndex:
         for hold in self._holds.get(node_id, {}).values():
             self._count(slot, hold, sign=-1)
         self._by_position[slot.position] = None
-        self.arrays.remove(slot.position)
+        if self._all is not None:
+            self._all.arrays.remove(slot.position)
         self._free_positions.append(slot.position)
         self.ranking_cache.alter(node_id)
         self.eligible.clear()
@@ -210,26 +211,25 @@ class NodeIndex:
         assert slot is not None
         return slot
 
-    def labelled(self, key: str) -> LabelEncoding[str | None]:
+    @property
+    def all_nodes(self) -> "AllNodes":
+        """The nodes in arrays."""
+        if self._all is None:
+            self._all = self._in_arrays()
+        return self._all
+
+    def labelled(self, key: str) -> "LabelEncoding[str | None]":
         """The values of one label. Updated from the first call on."""
-        codes = self._labels.pop(key, None)
-        # Values that no node has any more are dropped only by a rebuild.
-        if codes is None or len(codes) > 2 * len(self.slots) + LABELS_MAX:
-            if len(self._labels) >= LABELS_MAX:
-                del self._labels[next(iter(self._labels))]  # the least recently used
-            codes = LabelEncoding(len(self.arrays.open))
-            codes.put_all({slot.position: slot.labels.get(key) for slot in self.slots.values()})
-        self._labels[key] = codes
-        return codes
+        return self.all_nodes.labelled(key, self.slots)
 
     def copy(self) -> "NodeIndex":
         """An independent copy for planning."""
         twin = NodeIndex(self.strategy)
         twin.slots = {node_id: slot.copy() for node_id, slot in self.slots.items()}
         twin.groups = self.groups.copy(twin.slots)
-        twin.order, twin.arrays = self.order.copy(), self.arrays.copy()
+        twin.order = self.order.copy()
+        twin._all = self._all and self._all.copy()
         twin.ranking_cache = RankingCache(twin.slots, twin.order)
-        twin.traits, twin.taints = self.traits.copy(), self.taints.copy()
         twin.tainted = self.tainted.copy()
         twin.beyond = {node_id: twin.slots[node_id] for node_id in self.beyond}
         twin.limited = {node_id: twin.slots[node_id] for node_id in self.limited}
@@ -292,27 +292,32 @@ class NodeIndex:
     def _rank(self, slot: NodeSlot) -> None:
         slot.rank = (utilisation(slot), slot.count, slot.node_id)
         self.order.add(slot)
-        self.arrays.put(slot)
+        if self._all is not None:
+            self._all.arrays.put(slot)
         self.ranking_cache.move(slot.node_id)
         self.version += 1
 
     def _code(self, slot: NodeSlot) -> None:
         self.ranking_cache.alter(slot.node_id)
         self.eligible.clear()
-        self.traits.put(slot.position, slot.traits)
-        self.taints.put(slot.position, slot.taints)
-        for key, codes in self._labels.items():
-            codes.put(slot.position, slot.labels.get(key))
+        if self._all is not None:
+            self._all.code(slot)
 
     def _take_position(self) -> int:
         if self._free_positions:
             return self._free_positions.pop()
         position = len(self._by_position)
         self._by_position.append(None)
-        if position >= len(self.arrays.open):
-            self.arrays.grow(2 * position)
-            self.traits.grow(2 * position)
-            self.taints.grow(2 * position)
-            for codes in self._labels.values():
-                codes.grow(2 * position)
+        if self._all is not None:
+            self._all.make_room_for(position)
         return position
+
+    def _in_arrays(self) -> "AllNodes":
+        # A slow import: of numpy, which a small cluster does not need.
+        from persys.core.placement.index.arrays import AllNodes
+
+        found = AllNodes(len(self._by_position))
+        for slot in self.slots.values():
+            found.code(slot)
+            found.arrays.put(slot)
+        return found
