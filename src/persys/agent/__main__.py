@@ -1,5 +1,7 @@
 """Entry point of persys-agent, the process that runs on each node."""
 
+from persys.infra.telemetry import plain_structlog  # isort: skip  # noqa: F401  # before structlog
+
 import os
 import sys
 from collections.abc import Sequence

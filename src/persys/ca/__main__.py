@@ -1,5 +1,7 @@
 """persys-ca: the certificate authority that issues the certificates of a cluster."""
 
+from persys.infra.telemetry import plain_structlog  # isort: skip  # noqa: F401  # before structlog
+
 import os
 import sys
 from functools import partial

@@ -1,5 +1,7 @@
 """Entry point of persys-federation, the process that joins another cluster as a node."""
 
+from persys.infra.telemetry import plain_structlog  # isort: skip  # noqa: F401  # before structlog
+
 import os
 import sys
 from functools import partial

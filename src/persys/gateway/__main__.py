@@ -1,5 +1,7 @@
 """persys-gateway: read the settings, start the process."""
 
+from persys.infra.telemetry import plain_structlog  # isort: skip  # noqa: F401  # before structlog
+
 import os
 import sys
 from functools import partial

@@ -11,6 +11,7 @@ import structlog
 import uvloop
 
 from persys.errors import PersysError
+from persys.infra.gc_tuning import settle_memory
 
 log = structlog.get_logger()
 
@@ -19,6 +20,7 @@ _PR_SET_DUMPABLE = 4
 
 def run(main: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> int:
     """Run `main` with an event that SIGTERM and SIGINT set. Returns the exit code."""
+    settle_memory()  # what was imported
     _allow_many_connections()
     _forbid_core_dumps()
     try:
