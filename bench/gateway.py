@@ -23,7 +23,8 @@ from aiohttp import web
 
 from bench.processes import BIN, free_port, process
 from bench.verdict import Verdict, report
-from persys.infra.net.http_server import HttpLimits, HttpServer
+from persys.infra.net.http_server import HttpServer
+from persys.infra.net.listener import HttpLimits
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 from persys.wire.rest.json_codec import to_json

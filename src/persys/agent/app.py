@@ -128,7 +128,7 @@ class Agent:
         server, tls = new_server(), environment.tls
         authorizer = build_authorizer(settings, tls, environment.clock, self._shared.metrics)
         AuthorizedService(self.api, SERVICE_DESCRIPTOR, authorizer, self.supervisor).add_to(server)
-        side = SideServer(registry=self.registry, health=self._health)
+        side = SideServer(supervisor=self.supervisor, registry=self.registry, health=self._health)
         await side.start(settings.grpc_addr, settings.metrics_port)
         try:
             port = await start_server(

@@ -21,7 +21,8 @@ from persys.errors import InvalidError
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.net.address import default_route_address
-from persys.infra.net.http_server import HttpLimits, HttpServer, server_context, show_certificate
+from persys.infra.net.http_server import HttpServer, server_context, show_certificate
+from persys.infra.net.listener import HttpLimits
 from persys.infra.process import serve
 from persys.infra.tls.keys import fingerprint, key_pem, new_key
 

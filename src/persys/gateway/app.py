@@ -33,7 +33,8 @@ from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.gc_tuning import tune_garbage_collector
-from persys.infra.net.http_server import HttpLimits, HttpServer
+from persys.infra.net.http_server import HttpServer
+from persys.infra.net.listener import HttpLimits
 from persys.infra.process import serve
 from persys.infra.rpc.grpc_server import new_channel
 from persys.infra.tls.tls import Tls

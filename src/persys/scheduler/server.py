@@ -121,6 +121,7 @@ class SchedulerServer:
             server
         )
         side = SideServer(
+            supervisor=self.supervisor,
             registry=self._metrics.registry,
             health=self._health,
             count=self._count,

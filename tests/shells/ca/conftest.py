@@ -11,7 +11,7 @@ from aiohttp.typedefs import Middleware
 
 from persys.ca.app import LIMITS, REQUEST_SECONDS, Ca
 from persys.ca.settings import CaSettings
-from persys.infra.net.http_server import HttpLimits
+from persys.infra.net.listener import HttpLimits
 from shells.ca.running_ca import AUTH_KEY, MovedClock, RunningCa
 
 

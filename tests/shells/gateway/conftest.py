@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from persys.infra.clock import SystemClock
-from persys.infra.net.http_server import HttpLimits
+from persys.infra.net.listener import HttpLimits
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from root_ca import Root

@@ -13,7 +13,7 @@ from persys.gateway.app import Gateway
 from persys.gateway.settings import GatewaySettings
 from persys.infra.atomic_files import CertificateFiles
 from persys.infra.clock import Clock, SystemClock
-from persys.infra.net.http_server import HttpLimits
+from persys.infra.net.listener import HttpLimits
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from root_ca import Root

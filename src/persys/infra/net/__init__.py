@@ -3,5 +3,6 @@
 `address.py`      parsing of addresses, and the address of this machine
 `srv.py`          DNS SRV records
 `node_name.py`    the id of this node
-`http_server.py`  the limited HTTP server of the gateway, persys-ca and the metrics port
+`listener.py`     connections to a port, with limits
+`http_server.py`  the limited HTTP server of the gateway and persys-ca
 """

@@ -1,9 +1,15 @@
-"""The HTTP server for /health and /metrics of each process."""
+"""The HTTP server for /health and /metrics of each process.
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+It answers GET and HEAD without a body, one request per connection, so it needs no library for HTTP: that of
+the gateway takes 10 MB of memory, which a scheduler would use for nothing else.
+"""
 
-from aiohttp import web
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple, cast
+
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -11,28 +17,43 @@ from prometheus_client import (
     generate_latest,
 )
 
-from persys.infra.net.http_server import HttpLimits, HttpServer
+from persys.infra.aio.supervisor import InternalError, Supervisor
+from persys.infra.net.listener import HttpConnection, HttpLimits, Listener
 from persys.infra.telemetry import tracing
 
 # The creation time of counters is not used and would add one series for each.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # its library has no types here
 
 # For monitoring only. One address cannot use all connections.
-_BODY_BYTES_MAX = 1024
 LIMITS = HttpLimits(
     connections_max=128,
     connections_per_address_max=64,
     idle_seconds=15.0,
-    body_window_seconds=5.0,
     unread_seconds=15.0,
     closing_seconds=2.0,
 )
+_HEAD_BYTES_MAX = 16 * 1024
+_HEAD_END = b"\r\n\r\n"
+_TEXT = "text/plain; charset=utf-8"
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    headers: Iterable[tuple[str, str]]
+
+
+class Response(NamedTuple):
+    status: int
+    content_type: str
+    body: bytes
 
 
 class SideServer:
     def __init__(
         self,
         *,
+        supervisor: Supervisor,
         registry: CollectorRegistry,
         health: Callable[[], Mapping[str, Any]],
         count: Callable[[], Awaitable[None]] | None = None,
@@ -44,31 +65,173 @@ class SideServer:
         `unhealthy_code` is the HTTP status of /health when the status is not ok. 200 prevents a restart of a
         process whose memory must be preserved.
         """
+        self._supervisor = supervisor
         self._registry = registry
         self._health = health
         self._count = count
         self._unhealthy_code = unhealthy_code
-        app = web.Application(client_max_size=_BODY_BYTES_MAX)
-        app.router.add_get("/health", self._answer_health)
-        app.router.add_get("/metrics", self._answer_metrics)
-        self.server = HttpServer(app, limits=limits, context=None, port_name="metrics port")
+        self._limits = limits
+        self._group = asyncio.TaskGroup()
+        self._listener = Listener(
+            self._connect, limits=limits, context=None, port_name="metrics port"
+        )
+        self._running = False
 
     async def start(self, host: str, port: int) -> int:
         """Returns the port that is bound (useful for port 0)."""
-        return await self.server.start(host, port)
+        bound = await self._listener.bind(host, port)
+        await self._group.__aenter__()
+        self._running = True
+        await self._listener.accept()
+        return bound
 
     async def stop(self) -> None:
-        await self.server.stop()
+        """Stop accepting connections and wait for requests, up to a limit. Idempotent."""
+        self._listener.stop_accepting()
+        if self._running:
+            self._running = False
+            asyncio.get_running_loop().call_later(
+                self._limits.closing_seconds, self._listener.abort_all
+            )
+            await self._group.__aexit__(None, None, None)
+        self._listener.abort_all()
+        await self._listener.close()
 
-    async def _answer_health(self, request: web.Request) -> web.Response:
-        with tracing.server_span("GET /health", request.headers.items):
+    def _connect(self, ended: Callable[[], None]) -> HttpConnection:
+        return _Connection(self._limits, self._group, self._answer, ended)
+
+    async def _answer(self, request: Request) -> Response:
+        with self._supervisor.contain("http", request.path, failed=_ignore, expects=()):
+            return await self._answer_path(request)
+        return _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def _answer_path(self, request: Request) -> Response:
+        match request.path:
+            case "/health":
+                return self._answer_health(request)
+            case "/metrics":
+                return await self._answer_metrics(request)
+            case _:
+                return _plain(HTTPStatus.NOT_FOUND)
+
+    def _answer_health(self, request: Request) -> Response:
+        with tracing.server_span("GET /health", lambda: request.headers):
             health = self._health()
-        code = 200 if health["status"] == "ok" else self._unhealthy_code
-        return web.json_response(health, status=code)
+        code = HTTPStatus.OK if health["status"] == "ok" else self._unhealthy_code
+        return Response(code, "application/json; charset=utf-8", json.dumps(health).encode())
 
-    async def _answer_metrics(self, request: web.Request) -> web.Response:
-        with tracing.server_span("GET /metrics", request.headers.items):
+    async def _answer_metrics(self, request: Request) -> Response:
+        with tracing.server_span("GET /metrics", lambda: request.headers):
             if self._count is not None:
                 await self._count()
             body = generate_latest(self._registry)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return Response(HTTPStatus.OK, CONTENT_TYPE_LATEST, body)
+
+
+class _Connection(HttpConnection):
+    """One request and its response. It ends when the client is too slow."""
+
+    def __init__(
+        self,
+        limits: HttpLimits,
+        group: asyncio.TaskGroup,
+        answer: Callable[[Request], Awaitable[Response]],
+        ended: Callable[[], None],
+    ) -> None:
+        self._limits = limits
+        self._group = group
+        self._answer = answer
+        self._ended = ended
+        self._received = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        return self._transport is not None
+
+    @property
+    def serving(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # The transport of uvloop has all methods, but not the class.
+        self._transport = cast("asyncio.Transport", transport)
+        self._abort_after(self._limits.idle_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        self._ended()
+
+    def data_received(self, data: bytes) -> None:
+        if self._task is not None:
+            return  # only one request is read
+        self._received += data
+        end = self._received.find(_HEAD_END)
+        if end < 0 and len(self._received) <= _HEAD_BYTES_MAX:
+            return
+        request = _parsed(bytes(self._received[:end])) if 0 <= end <= _HEAD_BYTES_MAX else None
+        self._task = self._group.create_task(self._respond(request))
+
+    async def _respond(self, request: Request | None) -> None:
+        if request is None:
+            response = _plain(HTTPStatus.BAD_REQUEST)
+        elif request.method not in ("GET", "HEAD"):
+            response = _plain(HTTPStatus.METHOD_NOT_ALLOWED)
+        else:
+            response = await self._answer(request)
+        assert self._transport is not None, "data was received"
+        self._abort_after(self._limits.unread_seconds)
+        self._transport.write(
+            _encoded(response, with_body=request is None or request.method != "HEAD")
+        )
+        self._transport.close()  # after what was written
+
+    def _abort_after(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.abort)
+
+
+def _ignore(_error: InternalError) -> None:
+    """The supervisor has recorded it, and the client gets a response."""
+
+
+def _parsed(head: bytes) -> Request | None:
+    """None: not a request."""
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        return None
+    headers = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or name != name.strip() or not name:
+            return None
+        headers.append((name, value.strip()))
+    return Request(words[0], words[1].partition("?")[0], headers)
+
+
+def _plain(status: HTTPStatus) -> Response:
+    return Response(status, _TEXT, f"{status.value}: {status.phrase}".encode())
+
+
+def _encoded(response: Response, *, with_body: bool) -> bytes:
+    lines = [
+        f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
+        f"Content-Type: {response.content_type}",
+        f"Content-Length: {len(response.body)}",
+        "Connection: close",
+    ]
+    if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        lines.append("Allow: GET, HEAD")
+    head = "\r\n".join(lines).encode("latin-1") + _HEAD_END
+    return head + response.body if with_body else head

@@ -21,7 +21,8 @@ from persys.ca.metrics import Metrics
 from persys.core.auth.permissions import CA
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
-from persys.infra.net.http_server import HttpLimits, HttpServer
+from persys.infra.net.http_server import HttpServer
+from persys.infra.net.listener import HttpLimits
 from persys.model.identity import NAMES, Identity, Role
 from persys.wire.ca.messages import BODY_BYTES_MAX, AuditLine
 from shells.ca.running_ca import RunningCa

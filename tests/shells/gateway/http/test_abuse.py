@@ -29,7 +29,8 @@ from persys.gateway.webhooks.redeploy import PushProcessor
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
-from persys.infra.net.http_server import HttpLimits, HttpServer
+from persys.infra.net.http_server import HttpServer
+from persys.infra.net.listener import HttpLimits
 from persys.infra.rpc.grpc_server import new_channel
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from persys.core.auth.permissions import permissions_of
-from persys.infra.net.http_server import HttpLimits
+from persys.infra.net.listener import HttpLimits
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS

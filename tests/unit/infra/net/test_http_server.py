@@ -11,7 +11,8 @@ import pytest
 from aiohttp import web
 
 from persys.gateway.tls import reloading_context
-from persys.infra.net.http_server import HttpLimits, HttpServer
+from persys.infra.net.http_server import HttpServer
+from persys.infra.net.listener import HttpLimits
 from persys.model.identity import Role
 from root_ca import Root
 

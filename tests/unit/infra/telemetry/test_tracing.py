@@ -20,6 +20,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from prometheus_client import CollectorRegistry
 
 from persys.errors import SettingsError
+from persys.infra.aio.supervisor import Supervisor
+from persys.infra.clock import SystemClock
 from persys.infra.telemetry import tracing
 from persys.infra.telemetry.otlp import (
     ExportErrorLog,
@@ -184,7 +186,11 @@ def test_spans_name_their_program(collector: Collector) -> None:
 
 async def test_health_and_metrics_have_spans(collector: Collector) -> None:
     tracing.start("any", endpoint=collector.endpoint, insecure=True, timeout_ms=3000)
-    server = SideServer(registry=CollectorRegistry(), health=lambda: {"status": "ok"})
+    server = SideServer(
+        supervisor=Supervisor("any", SystemClock(), CollectorRegistry()),
+        registry=CollectorRegistry(),
+        health=lambda: {"status": "ok"},
+    )
     port = await server.start("127.0.0.1", 0)
     async with aiohttp.ClientSession() as session:
         for path in ("health", "metrics"):
