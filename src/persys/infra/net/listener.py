@@ -9,6 +9,7 @@ file descriptors, which its gRPC port needs too.
 import asyncio
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 
@@ -38,23 +39,23 @@ class HttpLimits(Struct, frozen=True):
     closing_seconds: float = 10.0  # for requests in progress when the server stops
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol, ABC):
     """The protocol of one connection. When the connection is lost, it calls what it was made with."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def is_connected(self) -> bool:
         """Whether it has, or had, a transport."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def serving(self) -> bool:
         """Whether a request is in progress."""
-        raise NotImplementedError
 
-    def abort(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def abort(self) -> None: ...
 
 
 class Listener:

@@ -1,7 +1,7 @@
 """The HTTP server for /health and /metrics of each process.
 
-It answers GET and HEAD without a body, one request per connection, so it needs no library for HTTP: that of
-the gateway takes 10 MB of memory, which a scheduler would use for nothing else.
+It answers one request per connection, with h11: the HTTP library of the gateway takes 10 MB of memory, which
+a scheduler would use for nothing else.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple, cast
 
+import h11
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -33,12 +34,10 @@ LIMITS = HttpLimits(
     closing_seconds=2.0,
 )
 _HEAD_BYTES_MAX = 16 * 1024
-_HEAD_END = b"\r\n\r\n"
 _TEXT = "text/plain; charset=utf-8"
 
 
 class Request(NamedTuple):
-    method: str
     path: str
     headers: Iterable[tuple[str, str]]
 
@@ -142,7 +141,7 @@ class _Connection(HttpConnection):
         self._group = group
         self._answer = answer
         self._ended = ended
-        self._received = bytearray()
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -174,26 +173,45 @@ class _Connection(HttpConnection):
     def data_received(self, data: bytes) -> None:
         if self._task is not None:
             return  # only one request is read
-        self._received += data
-        end = self._received.find(_HEAD_END)
-        if end < 0 and len(self._received) <= _HEAD_BYTES_MAX:
-            return
-        request = _parsed(bytes(self._received[:end])) if 0 <= end <= _HEAD_BYTES_MAX else None
-        self._task = self._group.create_task(self._respond(request))
-
-    async def _respond(self, request: Request | None) -> None:
-        if request is None:
-            response = _plain(HTTPStatus.BAD_REQUEST)
-        elif request.method not in ("GET", "HEAD"):
-            response = _plain(HTTPStatus.METHOD_NOT_ALLOWED)
+        self._http.receive_data(data)
+        try:
+            event = self._http.next_event()
+        except h11.RemoteProtocolError as err:
+            self._task = self._group.create_task(self._respond(err))
         else:
-            response = await self._answer(request)
+            if isinstance(event, h11.Request):
+                self._task = self._group.create_task(self._respond(event))
+
+    async def _respond(self, request: h11.Request | h11.RemoteProtocolError) -> None:
+        response = await self._response_to(request)
         assert self._transport is not None, "data was received"
         self._abort_after(self._limits.unread_seconds)
-        self._transport.write(
-            _encoded(response, with_body=request is None or request.method != "HEAD")
-        )
+        is_head = isinstance(request, h11.Request) and request.method == b"HEAD"
+        self._transport.write(self._encoded(response, with_body=not is_head))
         self._transport.close()  # after what was written
+
+    async def _response_to(self, request: h11.Request | h11.RemoteProtocolError) -> Response:
+        if isinstance(request, h11.RemoteProtocolError):
+            return _plain(HTTPStatus(request.error_status_hint))
+        if request.method not in (b"GET", b"HEAD"):
+            return _plain(HTTPStatus.METHOD_NOT_ALLOWED)
+        path = request.target.decode("ascii").partition("?")[0]
+        headers = [(name.decode(), value.decode("latin-1")) for name, value in request.headers]
+        return await self._answer(Request(path, headers))
+
+    def _encoded(self, response: Response, *, with_body: bool) -> bytes:
+        headers = [
+            ("Content-Type", response.content_type),
+            ("Content-Length", str(len(response.body))),
+            ("Connection", "close"),
+        ]
+        if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers.append(("Allow", "GET, HEAD"))
+        reason = HTTPStatus(response.status).phrase
+        head = h11.Response(status_code=response.status, headers=headers, reason=reason)
+        body = [h11.Data(data=response.body)] if with_body else []
+        events: list[h11.Event] = [head, *body, h11.EndOfMessage()]
+        return b"".join(self._http.send(event) or b"" for event in events)
 
     def _abort_after(self, seconds: float) -> None:
         if self._timer is not None:
@@ -205,33 +223,5 @@ def _ignore(_error: InternalError) -> None:
     """The supervisor has recorded it, and the client gets a response."""
 
 
-def _parsed(head: bytes) -> Request | None:
-    """None: not a request."""
-    first, *lines = head.decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        return None
-    headers = []
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or name != name.strip() or not name:
-            return None
-        headers.append((name, value.strip()))
-    return Request(words[0], words[1].partition("?")[0], headers)
-
-
 def _plain(status: HTTPStatus) -> Response:
     return Response(status, _TEXT, f"{status.value}: {status.phrase}".encode())
-
-
-def _encoded(response: Response, *, with_body: bool) -> bytes:
-    lines = [
-        f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
-        f"Content-Type: {response.content_type}",
-        f"Content-Length: {len(response.body)}",
-        "Connection: close",
-    ]
-    if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
-        lines.append("Allow: GET, HEAD")
-    head = "\r\n".join(lines).encode("latin-1") + _HEAD_END
-    return head + response.body if with_body else head

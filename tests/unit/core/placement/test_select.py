@@ -4,8 +4,8 @@ import pytest
 
 from builders import CONTAINER, N1, N2, add_node, needs
 from persys.core.placement.filters import Filter, described
-from persys.core.placement.index.node_index import NodeIndex
-from persys.core.placement.select import SCANNED_MOST, Placed, Unplaceable, place
+from persys.core.placement.index.node_index import SCANNED_MOST, NodeIndex
+from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import HostPort, Resources
 
