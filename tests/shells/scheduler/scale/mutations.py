@@ -288,7 +288,12 @@ def a_set(large: LargeScheduler, name: str, image: str = "nginx", **update: Any)
     spec = workload(name).spec
     spec.container.image = image
     policy = pb.UpdatePolicy(min_healthy_seconds=0, order="in-place", max_parallel=100, **update)
-    return pb.SetSpec(set_id=name, replicas=large.size // 10, template=spec, update=policy)
+    return pb.SetSpec(set_id=name, replicas=_replicas(large), template=spec, update=policy)
+
+
+def _replicas(large: LargeScheduler) -> int:
+    """At least two, so that a canary member is not the whole set."""
+    return max(2, large.size // 10)
 
 
 async def _applied(large: LargeScheduler, spec: pb.SetSpec) -> None:
@@ -311,7 +316,7 @@ async def apply_set(large: LargeScheduler) -> None:
     await _applied(large, a_set(large, "fresh-set"))
 
     await _until_phase(large, "fresh-set", Phase.STEADY)
-    assert len(large.cluster.app.cluster.members.of("fresh-set")) == large.size // 10
+    assert len(large.cluster.app.cluster.members.of("fresh-set")) == _replicas(large)
 
 
 async def scale_set(large: LargeScheduler) -> None:
