@@ -16,10 +16,9 @@ from persys.client import SchedulerClient
 from persys.client.ca.client import AuthorityClient
 from persys.client.grpc.channel import Trust
 from persys.errors import DeniedError
-from persys.infra.rpc.grpc_server import server_name
 from persys.infra.tls.certificates import CertificateFiles
 from persys.infra.tls.keys import new_key, new_request
-from persys.model.identity import Identity, Role
+from persys.model.identity import Identity, Role, server_name
 from persys.wire.ca.messages import RevokeRequest, TokenRequest
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from unauthenticated import openssl_connects, reflected_services

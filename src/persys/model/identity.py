@@ -63,3 +63,8 @@ class Token(Struct, frozen=True):
     @property
     def identity(self) -> Identity:
         return Identity(self.role, self.name)
+
+
+def server_name(role: Role, name: str = "") -> str:
+    """The fixed DNS name in our certificates for a role, or for one name of the role."""
+    return f"{name}.{role}.{NAMES}" if name else f"{role}.{NAMES}"

@@ -16,11 +16,11 @@ from persys.client.ca.client import join
 from persys.core.auth.enrolment import JoinTokenFault
 from persys.errors import DeniedError, RefusedError, UnavailableError
 from persys.infra.clock import SystemClock
-from persys.infra.rpc.grpc_server import new_server, server_name, start_server
+from persys.infra.rpc.grpc_server import new_server, start_server
 from persys.infra.tls.identity import hosts_of, read_claims
 from persys.infra.tls.keys import new_key, new_request
 from persys.infra.tls.tls import Tls
-from persys.model.identity import Identity, Role
+from persys.model.identity import Identity, Role, server_name
 from shells.ca.running_ca import RunningCa
 
 HOUR = timedelta(hours=1)

@@ -15,7 +15,6 @@ from persys.core.dns_names import PORT_MAX
 from persys.errors import SettingsError
 from persys.infra.rpc.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.infra.tls.certificates import Certificates
-from persys.model.identity import NAMES, Role
 
 # A client that connects and sends nothing is disconnected after this time.
 HANDSHAKE_MS = 10_000
@@ -61,11 +60,6 @@ def new_server(
 def _connections_max() -> int:
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(_CONNECTIONS_MIN, int(min(descriptors, 1 << 20) * _CONNECTIONS_SHARE))
-
-
-def server_name(role: Role, name: str = "") -> str:
-    """The fixed DNS name in our certificates for a role, or for one name of the role."""
-    return f"{name}.{role}.{NAMES}" if name else f"{role}.{NAMES}"
 
 
 async def start_server(

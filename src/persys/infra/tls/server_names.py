@@ -16,9 +16,8 @@ from cryptography import x509
 
 from persys.infra.atomic_files import CertificateFiles
 from persys.infra.clock import Clock
-from persys.infra.rpc.grpc_server import server_name
 from persys.infra.tls.identity import CN_ROLES, NAME, claims_of, hosts_of
-from persys.model.identity import Role
+from persys.model.identity import Role, server_name
 
 log = structlog.get_logger()
 

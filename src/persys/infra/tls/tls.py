@@ -11,7 +11,6 @@ from typing import Any
 from persys.core.auth.certificate_renewal import freshness
 from persys.errors import DeniedError
 from persys.infra.clock import Clock
-from persys.infra.rpc.grpc_server import server_name
 from persys.infra.rpc.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.infra.rpc.rotating_channel import RotatingChannel, Verification
 from persys.infra.tls.certificates import CertificateFiles, Certificates, KeyPair
@@ -19,7 +18,7 @@ from persys.infra.tls.identity import Claims
 from persys.infra.tls.renewal import CertificateSource, Renewal
 from persys.infra.tls.revocation import Revocations
 from persys.infra.tls.server_names import ServerNames
-from persys.model.identity import Role
+from persys.model.identity import Role, server_name
 
 
 class Verify(StrEnum):

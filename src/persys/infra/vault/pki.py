@@ -17,12 +17,11 @@ from cryptography.x509.oid import NameOID
 from msgspec import Struct
 
 from persys.errors import DeniedError, NotFoundError, RefusedError, UnavailableError
-from persys.infra.rpc.grpc_server import server_name
 from persys.infra.tls.keys import Issued, host_name
 from persys.infra.tls.renewal import CertificateSource
 from persys.infra.tls.revocation import serials_in
 from persys.infra.vault.session import Vault
-from persys.model.identity import Identity
+from persys.model.identity import Identity, server_name
 
 COMMON_NAME_MAX = 64
 

@@ -18,9 +18,8 @@ import pytest
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from persys.infra.clock import SystemClock
-from persys.infra.rpc.grpc_server import server_name
 from persys.infra.tls.tls import Tls
-from persys.model.identity import Role
+from persys.model.identity import Role, server_name
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from root_ca import LIFETIME, Root

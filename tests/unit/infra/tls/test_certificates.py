@@ -13,10 +13,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from persys.ca.x509 import Issuer, issue, new_root, pem
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
-from persys.infra.rpc.grpc_server import new_channel, new_server, server_name, start_server
+from persys.infra.rpc.grpc_server import new_channel, new_server, start_server
 from persys.infra.tls.certificates import CertificateFiles, Certificates
 from persys.infra.tls.keys import key_pem, new_key
-from persys.model.identity import Identity, Role
+from persys.model.identity import Identity, Role, server_name
 
 SERVICE = "grpc.health.v1.Health"
 DAY = timedelta(days=1)
