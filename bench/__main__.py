@@ -9,6 +9,7 @@ BENCHMARKS = (
     "apply_rate",
     "sets",
     "startup",
+    "memory",
     "containers",
     "federation",
     "machines",

@@ -40,7 +40,7 @@ def main() -> None:
         Verdict("agent: idle, share of one core", alone),
         Verdict(f"agent: {COUNT} idle containers, share of one core", crowded, at_most=0.05),
         Verdict("agent: growth with 100 more idle containers", (crowded - alone) * 100 / COUNT),
-        Verdict(f"agent: {COUNT} idle containers, memory over bare Python", memory),
+        Verdict(f"agent: {COUNT} idle containers, memory over bare Python with gRPC", memory),
     )
 
 

@@ -44,7 +44,9 @@ def main() -> None:
             share = (cpu[name] + cpu_seconds(pid)) / elapsed
             verdicts.append(Verdict(f"idle: {name}, share of one core", share))
             verdicts.append(
-                Verdict(f"idle: {name}, memory over bare Python", resident_pages(pid) / floor)
+                Verdict(
+                    f"idle: {name}, memory over bare Python with gRPC", resident_pages(pid) / floor
+                )
             )
         asyncio.run(_all(port, until_gone))
     report(*verdicts)

@@ -21,7 +21,7 @@ def free_port() -> int:
         return port
 
 
-def until(condition: Callable[[], bool], what: str, *, seconds: float = 30) -> None:
+def until(condition: Callable[[], bool], what: str, *, seconds: float = 120) -> None:
     deadline = monotonic() + seconds
     while not condition():
         if monotonic() > deadline:
@@ -103,9 +103,14 @@ def resident_pages(pid: int) -> int:
 
 
 def bare_resident_pages() -> int:
-    """Memory of an idle Python process."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bare:
-        sleep(1)
+    """Memory of an idle Python process that has imported gRPC."""
+    with subprocess.Popen(
+        [sys.executable, "-c", "import grpc.aio; print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as bare:
+        assert bare.stdout is not None
+        bare.stdout.readline()
         pages = resident_pages(bare.pid)
         bare.communicate(b"\n")
     return pages

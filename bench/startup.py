@@ -30,6 +30,7 @@ def main() -> None:
             **os.environ,
             "PERSYS_GRPC_ENDPOINT": f"127.0.0.1:{port}",
             "PERSYS_INSECURE": "true",
+            "HOME": directory,  # without the contexts of the user
         }
         seconds: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(ROUNDS):  # in turn, so that what else the machine does weighs on all

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from time import perf_counter
 
 from msgspec import Struct
 
+from persys.core.event_retention import EventLimits
+from persys.infra.clock import SystemClock
 from persys.model import feature
 from persys.model.cluster import ClusterMarker
 from persys.model.event import Event, EventKind
@@ -17,11 +20,14 @@ from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Workload
 from persys.store import keys
 from persys.store.port import Store, Unit
+from persys.store.sqlite import SqliteStore
 from persys.wire.stored import records
 
 AT = datetime(2025, 6, 1, 12, tzinfo=UTC)
 NEEDS = Resources(100, 64)
 REVISION = "3f8a1c0d5e7b9a24"
+EVENTS_EACH = 2
+PER_TRANSACTION = 500
 FEATURES = (feature.PUSHES_STATUS,)
 
 
@@ -48,8 +54,16 @@ def node_units(count: int) -> list[Unit]:
 
 
 def units(count: int, *, nodes: int) -> list[Unit]:
-    """One placement each: intent, assignment, status and events."""
-    return [_placement(number, nodes) for number in range(count)]
+    """One placement each: intent, assignment, status, and events of the last ones, as many as are kept."""
+    first = count - EventLimits().count_max // EVENTS_EACH
+    return [_placement(number, nodes, with_events=number >= first) for number in range(count)]
+
+
+async def write(path: Path, to_write: Sequence[Unit]) -> None:
+    """Write the units into a store."""
+    store = await SqliteStore.open(path, monotonic=SystemClock().monotonic)
+    await commit_bare(store, to_write, PER_TRANSACTION)
+    await store.close()
 
 
 async def commit_bare(store: Store, to_write: Sequence[Unit], per_transaction: int) -> float:
@@ -60,7 +74,7 @@ async def commit_bare(store: Store, to_write: Sequence[Unit], per_transaction: i
     return len(to_write) / (perf_counter() - started_at)
 
 
-def _placement(number: int, nodes: int) -> Unit:
+def _placement(number: int, nodes: int, *, with_events: bool) -> Unit:
     workload_id = WorkloadId(f"stored-{number}")
     node_id = _node(number % nodes).id
     spec = ContainerSpec("registry.example/team/service:1.2.3")
@@ -74,6 +88,7 @@ def _placement(number: int, nodes: int) -> Unit:
     reported = {
         keys.event_key(AT, 2 * number + offset): Event(AT, kind, "", workload_id, node_id)
         for offset, kind in enumerate((EventKind.WORKLOAD_CREATED, EventKind.WORKLOAD_PLACED))
+        if with_events
     }
     return _unit(
         {

@@ -42,6 +42,7 @@ from persys.errors import PersysError
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.aio.supervisor import Loop
 from persys.infra.clock import SystemClock, since_boot
+from persys.infra.gc_tuning import settle_memory
 from persys.infra.process import serve
 from persys.infra.rpc.authorized_service import AuthorizedService
 from persys.infra.rpc.grpc_server import new_server, start_server
@@ -139,6 +140,7 @@ class Agent:
                 certificates=tls.certificates if tls is not None and settings.serves_tls else None,
             )
             await self._node.pools.refresh_first()
+            settle_memory()
             log.info("agent.serving", node_id=self._node_id, port=port, version=settings.version)
             await serve(self.parts(port), stop)
         finally:
