@@ -4,6 +4,9 @@ A workload with data stays assigned to a lost node, because a second copy could 
 when an operator confirms the node dead, or with `stop_after` once its agent has certainly stopped it. It also
 stays on a draining node: its data cannot move. Files that a workload wrote stay on its former node.
 
+A workload without data runs on a draining node until it is healthy on its next one, at most `START_DEADLINE`:
+its tombstone has `after_running`. So a drain does not interrupt it while the next node pulls its image.
+
 A workload that runs once, a member of a job, never moves after it was assigned: it may have started. On a
 draining node it runs to its end. The retries of its job replace it when its node is lost.
 """
@@ -12,10 +15,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import ceil
 
+from msgspec import structs
+
 from persys.core.nodes import Phase
 from persys.core.placement.requirements import holds_data, is_exclusive
 from persys.core.reconcile.assign import assign, finished
-from persys.core.reconcile.situation import Decision, Placer, Situation, is_finished, next_status
+from persys.core.reconcile.situation import (
+    Decision,
+    Placer,
+    Situation,
+    is_finished,
+    kept_copy,
+    next_status,
+)
 from persys.model.placement import Tombstone
 from persys.model.spec import stop_grace_seconds
 from persys.model.status import Status
@@ -39,6 +51,9 @@ def stopped_after(workload: Workload, *, node_workload_count: int) -> timedelta:
 
 
 UNANSWERED_MAX = 2  # orders in a row
+START_DEADLINE = timedelta(
+    minutes=10
+)  # for a copy that is kept: until the workload must run elsewhere
 RUNS_ONCE = "it runs once, and stays until it has ended"
 
 
@@ -125,7 +140,29 @@ def leave(situation: Situation, placer: Placer, now: datetime) -> Decision | Non
         return None
     if moved.assignment is not None and moved.assignment.node_id == assignment.node_id:
         return None  # its node responds again: a tombstone would remove the assigned copy
+    if moved.assignment is not None and _runs_until_replaced(situation):
+        tombstone = structs.replace(tombstone, after_running=True)
     return replace(moved, tombstone=tombstone)
+
+
+def _runs_until_replaced(situation: Situation) -> bool:
+    """Whether its copy on a draining node stays until it runs on the next one: a second copy does no harm.
+
+    With `stop_after` two copies are avoided as far as possible. Only one copy is kept at a time.
+    """
+    workload, status = situation.workload, situation.workload_status
+    assert situation.assignment is not None
+    return (
+        situation.draining
+        and situation.phase is not Phase.LOST
+        and workload.desired is Desired.RUNNING
+        and not workload.stop_after_seconds
+        and not is_exclusive(workload)
+        and status is not None
+        and status.status is Status.RUNNING
+        and status.epoch == situation.assignment.epoch
+        and kept_copy(situation) is None
+    )
 
 
 def stranded(situation: Situation, placer: Placer, now: datetime) -> Decision:

@@ -10,7 +10,7 @@ next return waits until the retry is reset, after the workload was stable for a 
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec import structs
 
@@ -20,23 +20,21 @@ from persys.core.placement.requirements import holds_data, requirements_of
 from persys.core.placement.select import Placed
 from persys.core.placement.tiers import needs_on_any_tier
 from persys.core.reconcile.assign import bind, refused_as_full, refused_by_runtime
-from persys.core.reconcile.evacuate import UNANSWERED_MAX, stopped_by_agent_at
+from persys.core.reconcile.evacuate import START_DEADLINE, UNANSWERED_MAX, stopped_by_agent_at
 from persys.core.reconcile.situation import (
     COMPLETED,
     Case,
-    Copy,
     Decision,
     Situation,
     fresh_observation,
     has_converged,
+    kept_copy,
     satisfies,
 )
 from persys.model.placement import Tombstone
 from persys.model.spec import ContainerSpec, HealthCheck
 from persys.model.status import Actual, Retry, Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
-
-START_DEADLINE = timedelta(minutes=10)  # until the workload must run in tier 0
 
 
 def return_started(case: Case) -> Decision | None:
@@ -75,7 +73,7 @@ def can_return(situation: Situation) -> bool:
 def return_failed(case: Case) -> Decision | None:
     """It did not start in tier 0, and its offloaded copy still runs: assign it there again."""
     situation, copy = case.situation, kept_copy(case.situation)
-    if copy is None or copy.lost or not copy.may_run:
+    if copy is None or copy.lost or copy.draining or not copy.may_run:
         return None
     problem = _problem(case)
     if not problem:
@@ -98,25 +96,20 @@ def return_failed(case: Case) -> Decision | None:
 
 
 def with_kept_copy(decision: Decision, situation: Situation, now: datetime) -> Decision:
-    """Release the offloaded copy when it is not needed any more, or decide again at the deadline."""
+    """Release the copy that is kept when it is not needed any more, or decide again at the deadline.
+
+    A draining node does not keep it for longer. In another tier it is then assigned again.
+    """
     copy, assignment = kept_copy(situation), decision.assignment
     if copy is None or copy.kept is None or decision.restored is not None:
         return decision
-    if _is_needless(decision, situation.workload):
+    due_at = assignment.assigned_at + START_DEADLINE if assignment is not None else None
+    is_late = copy.draining and due_at is not None and due_at <= now
+    if is_late or _is_needless(decision, situation.workload):
         return replace(decision, released=structs.replace(copy.kept, after_running=False))
-    if assignment is None:
-        return decision
-    due_at = assignment.assigned_at + START_DEADLINE
-    if due_at <= now:
+    if due_at is None or due_at <= now:
         return decision
     return replace(decision, wake_at=min(decision.wake_at or due_at, due_at))
-
-
-def kept_copy(situation: Situation) -> Copy | None:
-    """The offloaded copy that keeps running until the workload runs in tier 0."""
-    if not situation.copies:
-        return None
-    return next((copy for copy in situation.copies if copy.kept is not None), None)
 
 
 def _is_needless(decision: Decision, workload: Workload) -> bool:

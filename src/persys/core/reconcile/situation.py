@@ -52,6 +52,7 @@ class Copy:
     being_removed: bool = False  # it has a tombstone
     may_run: bool = True  # False: its node is confirmed dead, or its agent has stopped it
     lost: bool = False  # its node is not ready
+    draining: bool = False  # its node is being drained
     stops_at: datetime | None = None  # by then its agent has stopped it
     counts: bool = True
     proven: bool = False  # it has a valid proof of assignment for this epoch
@@ -348,6 +349,13 @@ def is_about(seen: Observation, revision: Revision, assignment: Assignment) -> b
         and seen.revision in ("", revision)
         and seen.epoch in (0, assignment.epoch)
     )
+
+
+def kept_copy(situation: Situation) -> Copy | None:
+    """The copy on another node that keeps running until the workload runs on its assigned node."""
+    if not situation.copies:
+        return None
+    return next((copy for copy in situation.copies if copy.kept is not None), None)
 
 
 def is_finished(situation: Situation) -> bool:

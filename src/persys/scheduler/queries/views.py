@@ -174,7 +174,9 @@ class Queries:
             *self._cluster.unassigned_copies.on(node_id),
         }
         shown = nsmallest(DRAIN_BLOCKS_MAX, bound)
-        remaining = len(bound) + len(self._cluster.tombstones.get(node_id, {})) + len(orphans)
+        stale = self._cluster.tombstones.get(node_id, {})
+        kept = (name for name, tombstone in stale.items() if tombstone.after_running)
+        remaining = len(bound) + len(stale) + len(orphans)
         late = drain.deadline_at is not None and self._clock.now() >= drain.deadline_at
         is_drained = not remaining and _has_listed(member)
         view = control_pb2.DrainView(
@@ -183,6 +185,10 @@ class Queries:
             remaining=remaining,
             blocked=[
                 *(self._drain_block(workload_id) for workload_id in shown),
+                *(
+                    self._kept_block(workload_id)
+                    for workload_id in nsmallest(DRAIN_BLOCKS_MAX - len(shown), kept)
+                ),
                 *(
                     control_pb2.DrainBlock(
                         workload_id=name, reason="is an orphan: adopt or delete it", stays=True
@@ -194,6 +200,15 @@ class Queries:
         if drain.deadline_at is not None:
             view.deadline_at.CopyFrom(timestamp(drain.deadline_at))
         return view
+
+    def _kept_block(self, workload_id: WorkloadId) -> control_pb2.DrainBlock:
+        """A copy that is removed when the workload runs on its next node."""
+        entry = self._cluster.workloads.get(workload_id)
+        assignment = entry.assignment if entry is not None else None
+        where = f" on {assignment.node_id}" if assignment is not None else " on another node"
+        return control_pb2.DrainBlock(
+            workload_id=workload_id, reason=f"runs here until it is healthy{where}"
+        )
 
     def _drain_block(self, workload_id: WorkloadId) -> control_pb2.DrainBlock:
         block = control_pb2.DrainBlock(workload_id=workload_id)

@@ -94,6 +94,7 @@ class SituationBuilder:
             being_removed=True,
             may_run=not dead and not has_stopped,
             lost=lost,
+            draining=member is not None and member.node.drain is not None,
             stops_at=tombstone.stops_at if lost else None,
             kept=tombstone if tombstone.after_running else None,
         )

@@ -136,3 +136,34 @@ async def test_members_of_a_lost_node_move_and_the_rollout_continues(
 
     view = await sets.until_steady(members=4, revision=2)
     assert {member.node_id for member in view.members} == {"n1"}
+
+
+async def test_members_run_on_a_draining_node_until_they_run_on_another(
+    cluster: Cluster, sets: SetCalls
+) -> None:
+    """A drain of the node of all members does not interrupt the set, however long a pull takes."""
+    node = await cluster.join("n1")
+    await sets.applied(a_set(replicas=2))
+    await sets.until_steady(members=2)
+    other = await cluster.join("n2")
+    other.agent.behaviour.work_seconds = 1.0
+    stub = cluster.control.stub
+
+    assert (await stub.DrainNode(pb.DrainNodeRequest(node_id="n1"), timeout=10)).accepted
+
+    async def is_explained() -> bool:
+        drain = (await cluster.control.node("n1")).drain
+        return [block.reason for block in drain.blocked] == [
+            "runs here until it is healthy on n2"
+        ] * 2
+
+    await eventually(is_explained, lambda: "the drain to wait for both members")
+
+    async def is_drained() -> bool:
+        running = node.agent.running() | other.agent.running()
+        assert running == {"web-0", "web-1"}
+        return (await cluster.control.node("n1")).drain.state == "drained"
+
+    await eventually(is_drained, lambda: "n1 to be drained")
+    view = await sets.until_steady(members=2)
+    assert nodes_of(view) == ["n2", "n2"]

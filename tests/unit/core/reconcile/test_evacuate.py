@@ -1,12 +1,16 @@
 """Leaving a node that is lost or draining."""
 
 import dataclasses
+from datetime import datetime, timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from builders import (
+    CONTAINER,
     NOON,
     a_dispatch,
+    a_failure,
     a_situation,
     a_status,
     a_workload,
@@ -20,21 +24,25 @@ from persys.core.placement.index.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.dispatch import unanswered
 from persys.core.reconcile.effects import Apply
-from persys.core.reconcile.evacuate import must_leave
-from persys.core.reconcile.situation import COMPLETED, Decision, Policy, Situation
+from persys.core.reconcile.evacuate import START_DEADLINE, must_leave
+from persys.core.reconcile.situation import COMPLETED, Copy, Decision, Policy, Situation
+from persys.model import feature
+from persys.model.ids import NodeId, Revision
+from persys.model.placement import Tombstone
 from persys.model.spec import ContainerSpec, VolumeMount
-from persys.model.status import Status
+from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 
 DATA = a_workload(spec=ContainerSpec("db", volumes=(VolumeMount("/srv", "/data"),)))
 ON_N1 = an_assignment("n1")
+KEPT_ON_N0 = Tombstone(an_assignment("n0", epoch=0), NOON, keeps_data=True, after_running=True)
 
 
 def decided(situation: Situation, *nodes: str) -> Decision:
     """With these nodes available."""
     node_index = NodeIndex()
     for node_id in nodes:
-        add_node(node_index, node_id)
+        add_node(node_index, node_id, traits={*CONTAINER, f"feature:{feature.STOP_AFTER}"})
     return decide(situation, rooms_of(node_index), Policy(), now=NOON, roll=0.5)
 
 
@@ -179,3 +187,93 @@ def test_a_workload_that_its_node_never_accepted_stays_if_that_node_is_still_bes
 
     assert decision.assignment == ON_N1
     assert decision.tombstone is None
+
+
+def draining(workload: Workload | None = None) -> Situation:
+    """It runs on n1, which is being drained and in contact."""
+    return dataclasses.replace(
+        a_situation(
+            workload,
+            assignment=ON_N1,
+            workload_status=a_status(),
+            observation=an_observation(),
+            draining=True,
+        ),
+        in_contact=True,
+    )
+
+
+def moving(workload_status: WorkloadStatus, *, at: datetime = NOON) -> Decision:
+    """It is assigned to n2 since noon, and its copy on the draining node n1 is kept."""
+    on_n2 = replace(an_assignment("n2", epoch=2), assigned_at=NOON)
+    kept = Tombstone(ON_N1, NOON, keeps_data=True, after_running=True)
+    copy = Copy(NodeId("n1"), 1, being_removed=True, draining=True, kept=kept)
+    situation = a_situation(assignment=on_n2, workload_status=workload_status)
+    node_index = NodeIndex()
+    add_node(node_index, "n2")
+    return decide(
+        dataclasses.replace(situation, copies=(copy,)),
+        rooms_of(node_index),
+        Policy(),
+        now=at,
+        roll=0.5,
+    )
+
+
+def test_a_workload_runs_on_a_draining_node_until_it_runs_on_the_next_one() -> None:
+    left = decided(draining(), "n2")
+    starting = moving(a_status(Status.PENDING, epoch=2))
+    running = moving(a_status(epoch=2))
+
+    assert left.assignment is not None
+    assert left.assignment.node_id == "n2"
+    assert left.tombstone is not None
+    assert left.tombstone.after_running
+    assert starting.released is None
+    assert running.released is not None
+    assert not running.released.after_running
+
+
+def test_a_copy_of_an_earlier_revision_runs_on_a_draining_node_too() -> None:
+    """A rollout changes a member on a draining node: the image is pulled before its copy stops."""
+    updated = replace(a_workload(), revision=Revision("r2"))
+
+    left = decided(draining(updated), "n2")
+
+    assert left.tombstone is not None
+    assert left.tombstone.after_running
+
+
+def test_a_draining_node_does_not_keep_a_copy_without_limit() -> None:
+    failed = a_status(Status.FAILED, epoch=2, failure=a_failure())
+    due_at = NOON + START_DEADLINE
+
+    assert moving(failed, at=due_at - timedelta(seconds=1)).released is None
+    assert moving(failed, at=due_at).released is not None
+
+
+def test_a_workload_that_does_not_start_elsewhere_does_not_return_to_a_draining_node() -> None:
+    decision = moving(a_status(Status.FAILED, epoch=2, failure=a_failure()))
+
+    assert decision.assignment is not None
+    assert decision.assignment.node_id == "n2"
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        draining(replace(a_workload(), stop_after_seconds=60)),
+        dataclasses.replace(draining(), workload_status=a_status(Status.PENDING)),
+        dataclasses.replace(draining(), workload_status=a_status(epoch=7)),
+        dataclasses.replace(
+            draining(),
+            copies=(Copy(NodeId("n0"), 0, being_removed=True, kept=KEPT_ON_N0),),
+        ),
+    ],
+    ids=["stop-after", "not-running", "of-an-earlier-assignment", "another-copy-is-kept"],
+)
+def test_the_copy_on_a_draining_node_is_removed_at_once(situation: Situation) -> None:
+    left = decided(situation, "n2")
+
+    assert left.tombstone is not None
+    assert not left.tombstone.after_running

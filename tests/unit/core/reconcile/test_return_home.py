@@ -14,7 +14,7 @@ from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.pending_queue import PendingQueue, pending_entry
 from persys.core.placement.placer import placer_over
 from persys.core.reconcile.decide import decide
-from persys.core.reconcile.return_home import START_DEADLINE
+from persys.core.reconcile.evacuate import START_DEADLINE
 from persys.core.reconcile.situation import Copy, Decision, Policy, Situation
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Offload, Resources, Rules, Tombstone
