@@ -13,6 +13,8 @@ SEEDS = ("1..5", "26..29", "176..179", "239..239")
 SETS = ("--sets", "4", "--jobs", "3")
 SET_SEEDS = ("1..3",)
 MORE_SET_SEEDS = ("4..50", "51..100")
+# A new leader that had forwarded the heartbeats of a node without Docker.
+KEPT_SET_SEEDS = (("1016", "--nodes", "5", "--workloads", "6", "--minutes", "8"),)
 MORE_SEEDS = ("6..25", "30..45", "180..190")
 
 
@@ -150,6 +152,16 @@ def test_no_seed_with_sets_and_jobs_violates_a_promise(set_output: str) -> None:
 @pytest.mark.parametrize("seeds", MORE_SET_SEEDS)
 def test_more_seeds_with_sets_and_jobs_violate_no_promise(seeds: str, tmp_path: Path) -> None:
     done = sim("--seeds", seeds, *SETS, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("options", KEPT_SET_SEEDS, ids=lambda options: options[0])
+def test_a_kept_seed_with_sets_and_jobs_violates_no_promise(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = sim("--seed", *options, *SETS, cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -123,8 +123,10 @@ class Heartbeats:
         """By the store. A replaced leader may not know it yet, and responds with older data."""
         return self._leader is process
 
-    def of(self, node_id: NodeId) -> Iterable[Contact]:
-        return self._contacts.get(node_id, ())
+    def of_leader(self, node_id: NodeId) -> Iterable[Contact]:
+        """Those that the leader has acknowledged since it leads. A standby only forwards heartbeats."""
+        heard = self._contacts.get(node_id, ())
+        return (one for one in heard if one.by is self._leader and one.at >= self._leader_since)
 
     def silent_for(self, node_id: NodeId) -> float:
         """Seconds since a scheduler acknowledged a heartbeat of the node, or accepted its registration."""
@@ -138,7 +140,7 @@ class Heartbeats:
         led = now - self._leader_since
         if led < self.lease_seconds - 1:
             self._fail("lease", f"{node_id} marked not ready by a leader since {led:.1f}s")
-        for heard in self.of(node_id):
+        for heard in self._contacts.get(node_id, ()):
             silent = now - heard.at
             if heard.by is process and JUDGING_SECONDS < silent < self.lease_seconds - 1:
                 self._fail("lease", f"{node_id} marked not ready {silent:.1f}s after a heartbeat")

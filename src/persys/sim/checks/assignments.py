@@ -96,7 +96,7 @@ class AssignmentChecks:
         if since is None or self._facts.losses.open:
             return
         earliest = max(since + NOTICE_SECONDS, self._facts.losses.lost_at)
-        for heard in self._heartbeats.of(new.node_id):
+        for heard in self._heartbeats.of_leader(new.node_id):
             if heard.by is process and earliest <= heard.at <= now - DECIDED_SECONDS:
                 silent = f"runtimes of {new.node_id} not responding for {now - since:.0f}s"
                 self._facts.fail("unhealthy node", f"{new.workload_id} assigned, {silent}")
