@@ -10,7 +10,7 @@ from typing import NewType
 
 from msgspec import Struct
 
-from persys.model.ids import Revision, WorkloadId
+from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Resources, Rules
 from persys.model.spec import Spec
 from persys.model.workload import Desired
@@ -129,3 +129,5 @@ class WorkloadSet(Struct, frozen=True):
     replaces: WorkloadId = WorkloadId("")
     scaled_at: datetime | None = None  # by automatic scaling
     scale_reason: str = ""
+    # The nodes with data of members that were scaled in: a new member with the same id uses it again.
+    homes: dict[WorkloadId, NodeId] = {}

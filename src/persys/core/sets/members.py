@@ -4,7 +4,7 @@ A member is an ordinary workload. Its id ends with its number, which is not its 
 replaces the member of an index with one that has another number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from itertools import count
@@ -18,7 +18,14 @@ from persys.core.sets.situation import MemberIntent
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, Operator, Rules
 from persys.model.sets import INDEX_VARIABLE, Template, UpdateOrder, UpdatePolicy, WorkloadSet
-from persys.model.spec import ComposeSpec, ContainerSpec, Spec, VMSpec
+from persys.model.spec import (
+    LOCAL_DRIVER,
+    ComposeSpec,
+    ContainerSpec,
+    ManagedVolume,
+    Spec,
+    VMSpec,
+)
 from persys.model.workload import Membership, Workload
 
 NODE_ID_LABEL = "node.id"
@@ -40,6 +47,21 @@ def new_numbers(indexes: Sequence[int], used: AbstractSet[int]) -> dict[int, int
 def holds_data(template: Template) -> bool:
     """Whether a member has data on its node that another member would miss or damage."""
     return has_data(template.spec)
+
+
+def leaves_data(template: Template) -> bool:
+    """Whether data of a deleted member stays on its node."""
+    match template.spec:
+        case ContainerSpec() as spec:
+            return any(not one.read_only for one in spec.volumes) or _retains(spec.managed_volumes)
+        case ComposeSpec() as spec:
+            return spec.needs.holds_data and not spec.delete_volumes
+        case VMSpec() as spec:
+            return _retains(spec.managed_volumes)
+
+
+def _retains(volumes: Iterable[ManagedVolume]) -> bool:
+    return any(volume.retain and volume.driver == LOCAL_DRIVER for volume in volumes)
 
 
 def order_of(policy: UpdatePolicy, template: Template) -> UpdateOrder:

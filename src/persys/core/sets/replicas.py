@@ -14,7 +14,7 @@ from persys.core.sets.situation import MemberIntent, MemberState, SetEvent
 from persys.core.sets.slots import Case, Slot, Step, intent_of, is_healthy, is_unknown
 from persys.model.event import EventKind
 from persys.model.ids import WorkloadId
-from persys.model.sets import Phase
+from persys.model.sets import Phase, WorkloadSet
 from persys.model.workload import Desired
 
 
@@ -73,7 +73,17 @@ def delete_surplus(case: Case) -> Step | None:
                 continue
             spare -= 1
         doomed += members
-    return Step(case.record, delete=_ids(doomed[: case.room])) if doomed else None
+    deleted = doomed[: case.room]
+    return Step(_with_homes(case, deleted), delete=_ids(deleted)) if deleted else None
+
+
+def _with_homes(case: Case, deleted: list[MemberState]) -> WorkloadSet:
+    """The record with the nodes where data of these members stays. It is stored before they are deleted."""
+    record = case.record
+    if record.every_node or not case.leaves_data:
+        return record
+    homes = {one.workload_id: one.node_id for one in deleted if one.node_id is not None}
+    return replace(record, homes=record.homes | homes)
 
 
 def delete_extra(case: Case) -> Step | None:
@@ -128,7 +138,12 @@ def new_members(case: Case, slots: list[Slot], revision: int) -> tuple[MemberInt
     """One more member for each of these slots, as many as the decision may create."""
     chosen = slots[: case.room]
     numbers = new_numbers([slot.index for slot in chosen], case.used_numbers)
-    return tuple(intent_of(slot, numbers[slot.index], revision) for slot in chosen)
+    homes, set_id = case.situation.homes, case.record.set_id
+    return tuple(
+        intent_of(slot, number, revision, home=homes.get(member_id(set_id, number)))
+        for slot in chosen
+        for number in (numbers[slot.index],)
+    )
 
 
 def _waits_for_former(slot: Slot, case: Case) -> bool:

@@ -1,7 +1,7 @@
 """The input and the output of `rollout.decide`: members as the cluster sees them, and what to change."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -51,7 +51,8 @@ class SetSituation:
     """`taken_numbers`: numbers whose ids are used by other sets and by workloads that are not members.
 
     `nodes`: the nodes that should have a member, of a set with one member per node. `replaced_exists`: the
-    workload that the set replaces still exists and is not being deleted.
+    workload that the set replaces still exists and is not being deleted. `homes`: those of the record whose
+    nodes exist.
     """
 
     record: WorkloadSet
@@ -59,6 +60,7 @@ class SetSituation:
     members: tuple[MemberState, ...]
     taken_numbers: frozenset[int] = frozenset()
     nodes: tuple[NodeId, ...] = ()
+    homes: Mapping[WorkloadId, NodeId] = field(default_factory=dict)
     replaced_exists: bool = False
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from persys.core.sets.gate import Gate, GateState, gate_of
-from persys.core.sets.members import holds_data, order_of
+from persys.core.sets.members import holds_data, leaves_data, order_of
 from persys.core.sets.phases import IN_PROGRESS
 from persys.core.sets.situation import (
     MemberHealth,
@@ -117,6 +117,10 @@ class Case:
     def holds_data(self) -> bool:
         return any(holds_data(template) for template in self._templates)
 
+    @cached_property
+    def leaves_data(self) -> bool:
+        return any(leaves_data(template) for template in self._templates)
+
     @property
     def _templates(self) -> list[Template]:
         numbers = {self.record.target, self.record.stable}
@@ -176,9 +180,14 @@ def is_unknown(member: MemberState) -> bool:
 
 
 def intent_of(
-    slot: Slot, number: int, revision: int, desired: Desired = Desired.RUNNING
+    slot: Slot,
+    number: int,
+    revision: int,
+    desired: Desired = Desired.RUNNING,
+    home: NodeId | None = None,
 ) -> MemberIntent:
-    return MemberIntent(number, slot.index, revision, desired, slot.pinned_node)
+    """`home`: the node of a new member that has data there."""
+    return MemberIntent(number, slot.index, revision, desired, slot.pinned_node or home)
 
 
 def _wanted(situation: SetSituation) -> dict[object, tuple[int, NodeId | None]]:

@@ -98,8 +98,20 @@ class MemberStates:
             members,
             taken_numbers=self._taken_numbers(record, members, wanted),
             nodes=nodes,
+            homes=self._homes(record),
             replaced_exists=self._replaced_exists(record),
         )
+
+    def _homes(self, record: WorkloadSet) -> dict[WorkloadId, NodeId]:
+        """Without nodes that do not return: a new member starts elsewhere, without the data."""
+        nodes = self._cluster.nodes
+        return {
+            workload_id: node_id
+            for workload_id, node_id in record.homes.items()
+            if (found := nodes.get(node_id)) is not None
+            and not found.node.confirmed_dead
+            and found.node.removing_since is None
+        }
 
     def members(self, set_id: SetId) -> Iterator[MemberState]:
         """All of them, also those that are being deleted."""

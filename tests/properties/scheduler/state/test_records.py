@@ -128,6 +128,7 @@ EXAMPLES: dict[str, tuple[str, Struct]] = {
             stable=1,
             revisions=(1, 2),
             rollout=Rollout(Phase.ROLLING, started_at=NOON, progressed_at=NOON),
+            homes={WorkloadId("web-3"): NodeId("n1")},
         ),
     ),
     "set_revision": (

@@ -167,3 +167,26 @@ async def test_members_run_on_a_draining_node_until_they_run_on_another(
     await eventually(is_drained, lambda: "n1 to be drained")
     view = await sets.until_steady(members=2)
     assert nodes_of(view) == ["n2", "n2"]
+
+
+async def test_a_member_with_data_is_scaled_out_on_the_node_of_its_data(
+    cluster: Cluster, sets: SetCalls
+) -> None:
+    await cluster.join("n1")
+    await cluster.join("n2")
+    spec = a_set(replicas=2)
+    spec.template.container.volumes.add(host_path="/srv/web", container_path="/data")
+    await sets.applied(spec)
+    view = await sets.until_steady(members=2)
+    home = {member.workload_id: member.node_id for member in view.members}
+    assert (await sets.scale(1)).accepted
+    await sets.until_steady(members=1)
+    await cluster.control.until_gone("web-1")
+    await cluster.join("n3")  # it has the most free capacity
+    await cluster.stop()
+    await cluster.start()
+
+    assert (await sets.scale(2)).accepted
+
+    view = await sets.until_steady(members=2)
+    assert {member.workload_id: member.node_id for member in view.members} == home

@@ -1,14 +1,16 @@
 """Which members are created and deleted, apart from updates."""
 
 import pytest
+from msgspec.structs import replace
 
 from persys.core.sets.rollout import CHANGES_MAX
 from persys.core.sets.situation import MemberHealth, MemberIntent, MemberState
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.sets import Phase, UpdatePolicy
+from persys.model.spec import ContainerSpec, ManagedVolume
 from persys.model.workload import Desired
-from set_builders import NOW, a_member, a_set, decision_of, members_of
+from set_builders import NOW, a_member, a_set, a_template, decision_of, members_of
 
 HEALTHY, LOST, STARTING = MemberHealth.HEALTHY, MemberHealth.LOST, MemberHealth.STARTING
 UNHEALTHY, DELETING = MemberHealth.UNHEALTHY, MemberHealth.DELETING
@@ -65,6 +67,31 @@ def test_a_member_with_data_waits_for_its_number() -> None:
 
 def test_scale_out_with_data_uses_the_number_of_the_index_again() -> None:
     assert numbers(decision_of(a_set(3), members_of(1), data=True).put) == [(1, 1), (2, 1)]
+
+
+def test_a_member_that_is_scaled_in_and_out_returns_to_its_data() -> None:
+    volume = ManagedVolume("data", retain=True)
+    templates = {1: a_template(spec=ContainerSpec("nginx:1", managed_volumes=(volume,)))}
+    smaller = decision_of(a_set(1), members_of(3), templates=templates)
+    assert smaller.record is not None
+    larger, homes = replace(smaller.record, replicas=3), smaller.record.homes
+
+    again = decision_of(larger, members_of(1), templates=templates, homes=homes)
+    without_node = decision_of(
+        larger, members_of(1), templates=templates, homes={WorkloadId("web-2"): NodeId("n2")}
+    )
+
+    assert homes == {"web-1": "n1", "web-2": "n2"}
+    assert [(one.number, one.pinned_node) for one in again.put] == [(1, "n1"), (2, "n2")]
+    assert [(one.number, one.pinned_node) for one in without_node.put] == [(1, None), (2, "n2")]
+
+
+@pytest.mark.parametrize("data", [False, True])
+def test_the_node_of_a_member_is_not_kept_if_its_data_is_deleted_with_it(*, data: bool) -> None:
+    decision = decision_of(a_set(1), members_of(3), data=data)
+
+    assert decision.record is not None
+    assert decision.record.homes == {}
 
 
 def test_scale_in_deletes_the_highest_index_first() -> None:
