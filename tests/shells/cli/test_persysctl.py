@@ -115,3 +115,27 @@ def test_watch_shows_changes_and_exits_on_interrupt(
         assert "Running" in next(lines)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 0
+
+
+def test_watch_shows_each_member_of_a_rollout(variables: dict[str, str], cluster: Cluster) -> None:
+    view = a_set(phase="Rolling", revision=2)
+    view.members[1].health = "starting"
+    cluster.sets = {"web": view}
+    with subprocess.Popen(
+        command("rollout", "status", "web", "--watch"),
+        env=variables,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout)
+        shown = next(line for line in lines if "starting" in line)
+        assert shown.startswith(view.members[1].workload_id)
+
+        view.members[1].health = "healthy"
+
+        assert "Rolling" in next(line for line in lines if "Phase" in line)
+        members = [next(line for line in lines if line.startswith("web-")) for _ in range(2)]
+        assert all("healthy" in line for line in members)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0

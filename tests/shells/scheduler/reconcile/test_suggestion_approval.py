@@ -15,6 +15,7 @@ from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from root_ca import Root
 from shells.scheduler.harness import Cluster, Control, a_cluster, fast_settings
+from shells.scheduler.sets.calls_of_sets import SetCalls, a_set
 from shells.scheduler.stores import FaultyStore
 
 DELETE = pb.AUTOMATION_ACTION_DELETE_WORKLOAD
@@ -77,6 +78,30 @@ async def test_a_token_that_may_only_suggest_deletes_nothing(
     (pending,) = await listed(cluster, "pending")
     assert pending.suggestion.suggestion_id == "s1"
     assert pending.submitted_by.startswith("operator/bot by token ")
+
+
+async def test_a_set_is_scaled_by_a_token_that_may_only_suggest_when_it_is_approved(
+    cluster: Cluster, bot: Metadata
+) -> None:
+    sets = SetCalls(cluster)
+    await sets.applied(a_set("front", replicas=1))
+    suggestion = pb.AutomationSuggestion(
+        suggestion_id="s1",
+        target_workload="front",
+        action_type=pb.AUTOMATION_ACTION_SCALE_REPLICAS,
+        desired_replicas=3,
+    )
+    request = pb.SubmitAutomationSuggestionRequest(suggestion=suggestion)
+    stub = cluster.control.stub
+
+    response = await stub.SubmitAutomationSuggestion(request, timeout=10, metadata=bot)
+    before = (await sets.get("front")).spec.replicas
+    approved = await decide(cluster, "ApproveSuggestion", "s1")
+
+    assert (response.accepted, before) == (False, 1)
+    assert "persysctl suggestion approve s1" in response.reason
+    assert approved.accepted
+    assert (await sets.get("front")).spec.replicas == 3
 
 
 async def test_a_suggestion_of_an_authorized_sender_is_applied_immediately(
