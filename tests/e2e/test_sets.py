@@ -25,7 +25,8 @@ CONTAINER = """\
       init: true
       command: [sh, -c, "COMMAND"]
       env: {VERSION: "VERSION_NUMBER"}
-      health_check: {type: exec, command: [test, -e, /tmp/well], interval_seconds: 1, retries: 2}
+      health_check:
+        {type: exec, command: [test, -e, /tmp/well], interval_seconds: 1, timeout_seconds: 60, retries: 2}
 """
 STACK = """\
     resources: {cpu_millicores: 20, memory_mb: 16}
@@ -37,7 +38,8 @@ STACK = """\
             init: true
             command: ["sh", "-c", "COMMAND"]
             environment: {VERSION: "VERSION_NUMBER", PERSYS_INDEX: "${PERSYS_INDEX}"}
-            healthcheck: {test: ["CMD", "test", "-e", "/tmp/well"], interval: 1s, retries: 2}
+            healthcheck:
+              {test: ["CMD", "test", "-e", "/tmp/well"], interval: 1s, timeout: 60s, retries: 2}
 """
 WELL = "touch /tmp/well; exec sleep 3600"
 
@@ -159,28 +161,46 @@ def test_promise_15_a_revision_that_fails_its_gate_is_rolled_back_after_one_batc
     )
 
 
-def test_promise_16_a_rollout_ends_although_the_scheduler_is_killed_again_and_again(
-    cluster: Cluster, persysctl: Persysctl, set_file: Callable[..., str], unique_id: str
+@pytest.fixture
+def kill_scheduler(cluster: Cluster) -> Iterator[Callable[[str], None]]:
+    """Kills the scheduler when it reaches a failpoint. Afterwards it runs without one."""
+
+    def run_until_killed(failpoint: str) -> None:
+        if cluster.scheduler.runs:
+            cluster.scheduler.kill()
+        cluster.scheduler.set("PERSYS_FAILPOINT", failpoint)
+        cluster.scheduler.launch()
+        eventually(lambda: not cluster.scheduler.runs, f"killed at {failpoint}", within=180)
+
+    yield run_until_killed
+    cluster.scheduler.set("PERSYS_FAILPOINT", "")
+    if not cluster.scheduler.runs:
+        cluster.scheduler.start()
+
+
+def test_promise_17_a_rollout_ends_although_the_scheduler_is_killed_at_each_step(
+    cluster: Cluster,
+    persysctl: Persysctl,
+    set_file: Callable[..., str],
+    unique_id: str,
+    kill_scheduler: Callable[[str], None],
 ) -> None:
     deploy(cluster, persysctl, set_file(), unique_id)
 
     with HealthyContainers(cluster.node_id) as healthy:
         path = set_file(version=2)
         assert persysctl("apply", "-f", path).returncode == 0
-        for _ in range(2):  # in the first and in the second of three batches
-            wait_for_start(healthy)
-            cluster.scheduler.kill()
-            cluster.scheduler.start()
+        for count in range(1, 4):  # passes of the set since the start of the process
+            for step in ("set-record-stored", "set-members-put"):
+                kill_scheduler(f"{step}:{count}")
+        cluster.scheduler.set("PERSYS_FAILPOINT", "")
+        cluster.scheduler.start()
         done = apply(persysctl, path)
         assert done.returncode == 0, done.stderr + done.stdout
 
     assert healthy.fewest >= REPLICAS - 2
+    assert len(healthy.started_with("VERSION=2")) == REPLICAS
     assert {one["VERSION"] for one in environments(cluster, unique_id)} == {"2"}
-
-
-def wait_for_start(healthy: HealthyContainers) -> None:
-    before = len(healthy.started)
-    eventually(lambda: len(healthy.started) > before, "the next member starts")
 
 
 def test_replicas_turn_a_workload_into_a_set(
