@@ -21,7 +21,7 @@ from shells.scheduler.sets.calls_of_sets import SetCalls, a_set, images
 from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Node
 
-COMMITS = 6  # of a rollout of two members: before and after each, the scheduler is killed
+COMMITS = 12  # at most, of a rollout of two members: before and after each, the scheduler is killed
 
 
 class KilledError(BaseException):
