@@ -90,8 +90,10 @@ def desired_replicas(
         wanted = highest
     else:
         return Scaling(current, last.reason)
-    cools_until = scaled_at + timedelta(seconds=policy.cooldown_seconds) if scaled_at else now
-    if now < cools_until:
+    cooldown = timedelta(seconds=policy.cooldown_seconds)
+    cools_until = scaled_at + cooldown if scaled_at else now
+    # A later time is from the wrong clock of another leader.
+    if now < cools_until <= now + 2 * cooldown:
         wait = format_duration(timedelta(seconds=math.ceil((cools_until - now).total_seconds())))
         return Scaling(current, f"{wanted.reason}; waits for {wait} after the last change")
     return Scaling(_clamped(wanted.requested, policy), wanted.reason)

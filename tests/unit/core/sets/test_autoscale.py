@@ -147,6 +147,11 @@ def test_the_cooldown_delays_both_directions() -> None:
     assert scaled(a_window(2, 2, 2, 2, 2, 2), last=-59) == 4
 
 
+def test_a_last_change_by_a_clock_that_was_ahead_does_not_prevent_scaling() -> None:
+    assert scaled(a_window(7), last=60) == 4  # clocks of two leaders may differ a little
+    assert scaled(a_window(7), last=86_400) == 7
+
+
 def test_the_cooldown_is_explained() -> None:
     scaling = desired_replicas(CPU, 4, a_window(7), now=NOW, scaled_at=at(-50))
 
