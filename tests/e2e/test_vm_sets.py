@@ -126,7 +126,7 @@ def set_file(
         **update: str,
     ) -> str:
         check = {"type": "http", "port": port, "path": "/hostname", "interval_seconds": 2}
-        policy = {"max_parallel": MAX_PARALLEL, "min_healthy": "2s", "healthy_deadline": "240s"}
+        policy = {"max_parallel": MAX_PARALLEL, "min_healthy": "2s", "healthy_deadline": "500s"}
         document = {
             "id": unique_id,
             "replicas": REPLICAS,
@@ -137,7 +137,7 @@ def set_file(
                 "os_image": image,
                 "networks": [{"bridge": "default", "dhcp": True}],
                 "stop_grace_seconds": 5,
-                "health_check": {**check, "retries": 5, "start_period_seconds": 120},
+                "health_check": {**check, "retries": 5, "start_period_seconds": 480},
             },
         }
         if script:
@@ -183,7 +183,7 @@ def test_promise_14_an_update_keeps_enough_vms_healthy(
     ("change", "update"),
     [
         ({"image": "missing"}, {}),
-        ({"port": 81}, {"healthy_deadline": "90s"}),
+        ({"port": 81}, {"healthy_deadline": "240s"}),
         ({"script": "(sleep 20; poweroff -f) &"}, {"min_healthy": "30s"}),
     ],
     ids=["missing-image", "failing-check", "crash-after-20s"],
