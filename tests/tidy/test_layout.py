@@ -35,13 +35,13 @@ _START_UP = "imported only when it is used: start-up time"
 _LAYERS = "the feature has the same name in core and in the scheduler"
 _RUNTIMES = "the runtimes have the same modules"
 FRAGMENTS = {
+    "infra/aio/adaptive_limit.py": "a mechanism of its own; steps.py is about steps",
     "gateway/tls.py": _TLS,
     "scheduler/auth/tls.py": _TLS,
     "agent/runtimes/compose/deviations.py": _RUNTIMES,
     "agent/runtimes/vm/usage.py": _RUNTIMES,
     "cli/connect/endpoints.py": _START_UP,
     "cli/hosts/options.py": _START_UP,
-    "cli/local/demo.py": "the demo workload and its image; up.py is long",
     "cli/local/whatif.py": _START_UP,
     "client/sets_jobs.py": _RPCS,
     "core/intent/diff.py": "persysctl imports only field_changes.py: start-up time",

@@ -12,12 +12,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-LOWEST, FIRST, HIGHEST = 4, 8, 64
+LOWEST, FIRST, HIGHEST = 4, 16, 64
 CHANGE = 0.25  # of the limit, in a trial
 # A trial succeeds if the rate follows at least this share of a rise, and at most this share of a fall.
 SHARE = 0.5
 REST_WINDOWS = 4  # after a trial that failed
-CALLS_PER_SLOT = 2  # in a window
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class AdaptiveLimit:
             self._taken.clear()  # a limit that is not reached cannot be judged
             return
         self._taken.append(seconds)
-        if len(self._taken) < CALLS_PER_SLOT * self.limit:
+        if len(self._taken) < self.limit:
             return
         rate = self.limit * len(self._taken) / max(1e-9, sum(self._taken))
         self._taken.clear()

@@ -24,7 +24,8 @@ def test_an_order_is_accepted_immediately_and_executed(
     assert response.applied
     assert not response.skipped
     assert response.status.actual_state == PENDING
-    assert response.status.metadata["task_status"] == "pending"
+    # The agent may begin before it replies: it need not ask Docker whether the container exists.
+    assert response.status.metadata["task_status"] in ("pending", "running")
     status = agent.wait_for(unique_id, RUNNING)
     assert status.metadata["task_id"] == response.status.metadata["task_id"]
     assert status.metadata["task_status"] == "completed"
