@@ -1,4 +1,4 @@
-"""Entry point of `persys`: one machine (up, down, status, clean-demo), a cluster over ssh, and sim."""
+"""Entry point of `persys`: one machine (up, down, status, clean-demo), a cluster over ssh, sim and bench."""
 
 import argparse
 import os
@@ -64,6 +64,10 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
     if name == "sim":
         return simulate.simulate
     # Slow imports, after the command line is parsed.
+    if name == "bench":
+        from persys.cli.benchmark.bench import bench
+
+        return bench
     if name == "cluster":
         from persys.cli.hosts import create
 
@@ -93,8 +97,21 @@ def new_parser() -> argparse.ArgumentParser:
             _add(command, option)
     text = "test the scheduler and its agents under seeded faults, in virtual time"
     simulate.add_arguments(commands.add_parser("sim", help=text, description=text))
+    _add_bench(commands)
     _add_cluster(commands)
     return parser
+
+
+def _add_bench(commands: "argparse._SubParsersAction[StrictParser]") -> None:
+    text = "measure this machine: placement, applies and containers, each as a ratio to its floor"
+    command = commands.add_parser("bench", help=text, description=text)
+    command.add_argument(
+        "--output",
+        type=Path,
+        default=Path("persys-bench.html"),
+        metavar="FILE",
+        help="the page with the report and its plots (default: %(default)s)",
+    )
 
 
 def _add_cluster(commands: "argparse._SubParsersAction[StrictParser]") -> None:
