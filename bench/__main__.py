@@ -5,6 +5,7 @@ import sys
 
 BENCHMARKS = (
     "placement",
+    "growth",
     "explain",
     "apply_rate",
     "sets",

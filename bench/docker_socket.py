@@ -10,9 +10,9 @@ SOCKET = "/var/run/docker.sock"
 
 
 class BareDocker:
-    def __init__(self) -> None:
+    def __init__(self, socket: str = SOCKET) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(path=SOCKET, limit=0),
+            connector=aiohttp.UnixConnector(path=socket, limit=0),
             timeout=aiohttp.ClientTimeout(total=120),
         )
 

@@ -72,20 +72,20 @@ def _rate() -> Verdict:
     port = free_port()
     with process([sys.executable, "-m", "bench.heartbeats", "echo", str(port)], port=port):
         echo = asyncio.run(_drive(port, echo=True))
-    with _filled(RATE_NODES) as store, scheduler(store) as (own_port, _, _):
+    with filled(RATE_NODES) as store, scheduler(store) as (own_port, _, _):
         rate = asyncio.run(_drive(own_port))
     return Verdict("heartbeats: per second over bare echo, 10 workloads", rate / echo, at_least=0.6)
 
 
 def _crowd() -> list[Verdict]:
     with (
-        _filled(NODES) as store,
+        filled(NODES) as store,
         scheduler(store, SCHEDULER_NODE_LEASE="10m") as (port, _, control),
-        _agents(port) as agents,
+        simulated(port, NODES) as agents,
     ):
-        _until_quiet(control.pid)
+        until_quiet(control.pid)
         without = _best_p99(port, "before")
-        _until_quiet(control.pid)
+        until_quiet(control.pid)
         agents.begin()
         sleep(12)  # a whole interval, in which the first of each is news
         replied, started_at, used = agents.answered, perf_counter(), cpu_seconds(control.pid)
@@ -106,7 +106,7 @@ def _crowd() -> list[Verdict]:
 
 
 @contextmanager
-def _filled(nodes: int) -> Iterator[str]:
+def filled(nodes: int) -> Iterator[str]:
     async def fill(path: Path) -> None:
         store = await SqliteStore.open(path, monotonic=SystemClock().monotonic)
         stored = [*node_units(nodes), *units(nodes * WORKLOADS_EACH, nodes=nodes)]
@@ -136,12 +136,15 @@ class Agents:
         self._process.stdin.write("\n")
         self._process.stdin.flush()
 
+    def kill(self) -> None:
+        self._process.kill()
+
 
 @contextmanager
-def _agents(port: int) -> Iterator[Agents]:
-    """Registered agents that send no heartbeats yet."""
+def simulated(port: int, nodes: int, *more: float) -> Iterator[Agents]:
+    """Registered agents that send no heartbeats yet. `more`: interval, first node and number of nodes."""
     arguments = [sys.executable, "-m", "bench.simulated_agents", str(port)]
-    arguments += [str(NODES), str(WORKLOADS_EACH)]
+    arguments += [str(nodes), str(WORKLOADS_EACH), *map(str, more)]
     with Popen(arguments, stdin=PIPE, stdout=PIPE, text=True) as started:
         agents = Agents(started)
         try:
@@ -153,7 +156,7 @@ def _agents(port: int) -> Iterator[Agents]:
             started.kill()
 
 
-def _until_quiet(pid: int) -> None:
+def until_quiet(pid: int) -> None:
     """Wait until the effects of the last step are processed."""
     while True:
         before = cpu_seconds(pid)
@@ -177,7 +180,9 @@ async def _apply_p99(port: int, mark: str) -> float:
             while perf_counter() - started_at < WINDOW_SECONDS:
                 count += 1
                 asked_at = perf_counter()
-                response = await stub.ApplyWorkload(_apply(f"{mark}-{number}-{count}"), timeout=120)
+                response = await stub.ApplyWorkload(
+                    an_apply(f"{mark}-{number}-{count}"), timeout=120
+                )
                 taken.append(perf_counter() - asked_at)
                 assert response.success, response.error_message
                 await asyncio.sleep(APPLY_PAUSE_SECONDS)
@@ -188,7 +193,7 @@ async def _apply_p99(port: int, mark: str) -> float:
     return sorted(taken)[int(len(taken) * 0.99)]
 
 
-def _apply(name: str) -> pb.ApplyWorkloadRequest:
+def an_apply(name: str) -> pb.ApplyWorkloadRequest:
     return pb.ApplyWorkloadRequest(
         workload_id=name,
         spec=pb.WorkloadSpec(

@@ -1,9 +1,9 @@
 """Many agents in one process: each has a control stream, sends heartbeats, and accepts orders.
 
-    python -m bench.simulated_agents PORT NODES WORKLOADS_EACH
+    python -m bench.simulated_agents PORT NODES WORKLOADS_EACH [INTERVAL_SECONDS] [FIRST] [COUNT]
 
 Registers all agents, prints `joined`, and waits for a line on stdin; then heartbeats start, spread over the
-interval. Nodes and workloads are those of `bench.stored`.
+interval. Nodes and workloads are those of `bench.stored`. With FIRST and COUNT, only these of the nodes.
 """
 
 import asyncio
@@ -104,8 +104,16 @@ def running(name: str, revision: str, epoch: int) -> pb.WorkloadStatus:
     )
 
 
-async def main(port: int, nodes: int, workloads_each: int) -> None:
-    agents = [Agent(number, nodes, workloads_each) for number in range(nodes)]
+async def main(
+    port: int,
+    nodes: int,
+    workloads_each: int,
+    interval: float = INTERVAL_SECONDS,
+    first: float = 0,
+    count: float | None = None,
+) -> None:
+    numbers = range(int(first), int(first + count) if count is not None else nodes)
+    agents = [Agent(number, nodes, workloads_each) for number in numbers]
     channels = [
         grpc.aio.insecure_channel(
             f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)]
@@ -128,14 +136,14 @@ async def main(port: int, nodes: int, workloads_each: int) -> None:
         await asyncio.to_thread(sys.stdin.readline)
         group.create_task(_answered(agents))
         for agent in agents:
-            group.create_task(_heartbeats(agent))
+            group.create_task(_heartbeats(agent, interval))
 
 
-async def _heartbeats(agent: Agent) -> None:
-    await asyncio.sleep(Random(agent.node_id).uniform(0, INTERVAL_SECONDS))
+async def _heartbeats(agent: Agent, interval: float) -> None:
+    await asyncio.sleep(Random(agent.node_id).uniform(0, interval))
     while True:
         agent.send_heartbeat()
-        await asyncio.sleep(INTERVAL_SECONDS)
+        await asyncio.sleep(interval)
 
 
 async def _answered(agents: list[Agent]) -> None:
@@ -146,4 +154,5 @@ async def _answered(agents: list[Agent]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*(int(argument) for argument in sys.argv[1:4])))
+    port, nodes, each = (int(argument) for argument in sys.argv[1:4])
+    asyncio.run(main(port, nodes, each, *(float(argument) for argument in sys.argv[4:7])))
