@@ -28,6 +28,7 @@ ELSEWHERE = {
 # Which command makes a call of the scheduler's.
 MAKES = {
     "ApplyWorkload": "apply",
+    "ApplyWorkloads": "apply",
     "DeleteWorkload": "workload delete",
     "RetryWorkload": "workload retry",
     "RedeployWorkload": "workload redeploy",

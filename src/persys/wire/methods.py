@@ -109,6 +109,7 @@ class Method(NamedTuple):
     upload_bytes_max: int = 0  # of all messages of a stream that is buffered before the change
     deadline_seconds: float = DEADLINE_SECONDS  # 0: no limit
     scope: Scope | None = None  # of tokens with a prefix; None: refused, but each row has one
+    items: str = ""  # the only field of a request whose entries the handler checks: one fails alone
 
 
 def _read(name: str, *routes: Http, **others: Any) -> Method:
@@ -181,6 +182,13 @@ _ROWS: tuple[Method, ...] = (
         conditional=True,
         older_routes=(Http("POST", "/workloads/schedule", body=True),),
         scope=BY_WORKLOAD,
+    ),
+    _change(
+        "ApplyWorkloads",
+        Permission.WORKLOADS,
+        Http("POST", "/workloads", body=True),
+        scope=Scope(ids=("workloads.workload_id",)),
+        items="workloads",
     ),
     _change(
         "DeleteWorkload",

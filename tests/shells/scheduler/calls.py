@@ -462,6 +462,12 @@ CALLS: dict[str, Call] = {
     ),
     "ControlStream": Call(control_messages, "NodeRegistered"),
     "ApplyWorkload": Call(lambda name: an_apply(f"{name}-new"), "WorkloadCreated"),
+    "ApplyWorkloads": Call(
+        lambda name: pb.ApplyWorkloadsRequest(
+            workloads=[an_apply(f"{name}-new"), an_apply(f"{name}-other")]
+        ),
+        "WorkloadCreated",
+    ),
     "DeleteWorkload": Call(
         lambda name: pb.DeleteWorkloadRequest(workload_id=name),
         "WorkloadDeleteAsked",

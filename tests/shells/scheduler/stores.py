@@ -17,6 +17,7 @@ class FaultyStore:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.down = False  # nothing is written, nothing is read
+        self.commits_left: int | None = None  # it goes down after this many commits
         self.loses_answers = False  # writes are stored, but the reply is lost
         self.holds_back = False  # the next commit gets no reply, and is written after the next read
         self._held_back: list[tuple[Sequence[Unit], tuple[str, int] | None]] = []
@@ -46,6 +47,9 @@ class FaultyStore:
         self, units: Sequence[Unit], *, fence: tuple[str, int] | None = None
     ) -> list[Outcome]:
         self.commits += 1
+        self.down = self.down or self.commits_left == 0
+        if self.commits_left:
+            self.commits_left -= 1
         self._answer()
         if self.commit_seconds:
             await asyncio.sleep(self.commit_seconds)

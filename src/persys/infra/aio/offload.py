@@ -21,16 +21,37 @@ JOBS_MAX = 64
 _jobs = 0
 
 
+class Turns:
+    """Turns of concurrent computations: one of them continues in each iteration of the event loop.
+
+    Without it, each of a hundred concurrent requests would use a whole slice of every iteration.
+    """
+
+    def __init__(self) -> None:
+        self._next = asyncio.Lock()
+
+    async def take(self) -> None:
+        """Wait for the next turn, in the order of the calls."""
+        async with self._next:
+            await asyncio.sleep(0)
+
+
 class TimeSlice:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, turns: Turns | None = None) -> None:
+        """`turns` are shared with concurrent computations of the same kind."""
         self._clock = clock
+        self._turns = turns
         self._ends = clock.monotonic() + SLICE_SECONDS
 
     async def between(self) -> None:
         """Yield to other tasks if the slice is over. Call it wherever the computation may pause."""
-        if self._clock.monotonic() >= self._ends:
+        if self._clock.monotonic() < self._ends:
+            return
+        if self._turns is None:
             await asyncio.sleep(0)
-            self._ends = self._clock.monotonic() + SLICE_SECONDS
+        else:
+            await self._turns.take()
+        self._ends = self._clock.monotonic() + SLICE_SECONDS
 
 
 async def off_loop(work: Callable[[], T], *, deadline_seconds: float = DEADLINE_SECONDS) -> T:

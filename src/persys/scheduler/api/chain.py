@@ -94,7 +94,7 @@ def _check(method: Method, message: Message) -> None:
         raise InvalidError(
             "request", f"{size} bytes, expected at most {method.request_bytes_max} bytes"
         )
-    limits_check.check(message)
+    limits_check.check(message, items=method.items)
 
 
 class Messages:

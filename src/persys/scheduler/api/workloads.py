@@ -1,19 +1,21 @@
 """Workloads: apply, delete, retry, redeploy, read, explain and plan them; suggestions of automation policies.
 
 Changes refuse with OK and a reason in the response, because existing clients read it there. Only an empty id
-is INVALID_ARGUMENT, and a scheduler that has lost leadership is UNAVAILABLE. Reads refuse with status codes.
+is INVALID_ARGUMENT, and a scheduler that has lost leadership is UNAVAILABLE. ApplyWorkloads has a result for
+each workload. Reads refuse with status codes.
 """
 
 from collections.abc import Callable
 from datetime import timedelta
 
 from persys.core.reconcile.situation import Policy
-from persys.errors import InvalidError
+from persys.errors import InvalidError, PersysError, RefusedError
 from persys.infra.aio.offload import TimeSlice
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import CALLER
 from persys.model.ids import WorkloadId
-from persys.model.workload import SuggestionDecision
+from persys.model.status import FailureReason
+from persys.model.workload import SuggestionDecision, Workload
 from persys.scheduler.api.methods import Context, need
 from persys.scheduler.auth.prefix_scope import current_prefix
 from persys.scheduler.queries.explain import Explainer
@@ -24,6 +26,7 @@ from persys.scheduler.reconcile.intent import IntentService
 from persys.scheduler.reconcile.suggestions import Suggestions
 from persys.scheduler.sets.set_views import SetExplained
 from persys.scheduler.state.cluster import ClusterState
+from persys.wire.control import messages as control_messages
 from persys.wire.control.views import (
     DECISIONS,
     decision_message,
@@ -32,6 +35,7 @@ from persys.wire.control.views import (
     suggestion_view,
 )
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.limits.table import NAME, SENTENCE
 
 
 class WorkloadsApi:
@@ -45,6 +49,18 @@ class WorkloadsApi:
         need(request.workload_id, "workload_id")
         workload = await self._intents.apply(request, prefix=current_prefix())
         return control_pb2.ApplyWorkloadResponse(success=True, revision_id=workload.revision)
+
+    async def ApplyWorkloads(
+        self, request: control_pb2.ApplyWorkloadsRequest, context: Context
+    ) -> control_pb2.ApplyWorkloadsResponse:
+        results = await self._intents.apply_all(request.workloads, prefix=current_prefix())
+        return control_pb2.ApplyWorkloadsResponse(
+            accepted=True,
+            results=[
+                _applied(one.workload_id, result)
+                for one, result in zip(request.workloads, results, strict=True)
+            ],
+        )
 
     async def DeleteWorkload(
         self, request: control_pb2.DeleteWorkloadRequest, context: Context
@@ -94,6 +110,19 @@ class WorkloadsApi:
         self, request: control_pb2.GetClusterSummaryRequest, context: Context
     ) -> control_pb2.GetClusterSummaryResponse:
         return self._queries.summary()
+
+
+def _applied(workload_id: str, result: Workload | PersysError) -> control_pb2.WorkloadApplied:
+    if isinstance(result, PersysError):
+        reason = FailureReason.INVALID_SPEC if isinstance(result, RefusedError) else None
+        return control_pb2.WorkloadApplied(
+            workload_id=workload_id[:NAME],
+            error_message=str(result)[:SENTENCE],
+            failure_reason=control_messages.failure_enum(reason),
+        )
+    return control_pb2.WorkloadApplied(
+        workload_id=workload_id, success=True, revision_id=result.revision
+    )
 
 
 class PlanningApi:

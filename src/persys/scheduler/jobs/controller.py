@@ -35,7 +35,7 @@ from persys.model.job import JobId, Run, RunState
 from persys.model.workload import Desired, Workload
 from persys.scheduler.jobs.attempt_states import AttemptStates
 from persys.scheduler.jobs.jobs import Jobs
-from persys.scheduler.reconcile.member_batches import MemberChange, Transition
+from persys.scheduler.reconcile.change_batches import Transition, WorkloadChange
 from persys.scheduler.reconcile.reconciler import Reconciler
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.runs import run_name
@@ -226,7 +226,7 @@ class JobController:
         failed: dict[WorkloadId, PersysError] = {}
         for attempts, transition in steps:
             batch = [
-                MemberChange(member_id(run, key), partial(transition, run, key, now))
+                WorkloadChange(member_id(run, key), partial(transition, run, key, now))
                 for key in attempts
             ]
             if batch and self._may_act():
@@ -314,7 +314,7 @@ class JobController:
             if not self._may_act():
                 return False
             batch = [
-                MemberChange(workload_id, _deletion(workload_id, now))
+                WorkloadChange(workload_id, _deletion(workload_id, now))
                 for workload_id in left[start : start + CHANGES_MAX]
             ]
             failed = await self._reconciler.submit_members(batch)

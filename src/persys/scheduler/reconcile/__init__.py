@@ -4,7 +4,7 @@ intent.py                   parses and checks apply, delete, retry and redeploy
 suggestions.py              suggestions of automation policies, and their approval
 reconciler.py               when a decision about a workload is made, and its lock
 decider.py                  one decision: read, decide, commit, follow up
-member_batches.py           changes of many members of a set or a run in one pass
+change_batches.py           changes of many workloads in one pass
 situation_builder.py        the input of a decision: records, observations, node and copies
 decision_to_transaction.py  the records, events, drift and memory update of a decision
 operation_log.py            one log line per operation and decision

@@ -1,27 +1,27 @@
 """Changes of intent by users: parse and check the request, decide in core, commit, reply."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from math import ceil
 
 from persys.core.federation.scope import check_scope
 from persys.core.intent import apply as intent_apply
-from persys.core.intent.apply import Accepted, ApplyRequest, Unchanged
-from persys.errors import InvalidError
-from persys.infra.aio.offload import off_loop
+from persys.core.intent.apply import ApplyRequest
+from persys.errors import InvalidError, PersysError
+from persys.infra.aio.offload import TimeSlice, Turns, off_loop
 from persys.infra.clock import Clock
 from persys.model.ids import Revision, WorkloadId, workload_id
 from persys.model.secret import Secret
 from persys.model.workload import Desired, Workload
+from persys.scheduler.reconcile.change_batches import Transition, WorkloadChange
 from persys.scheduler.reconcile.reconciler import Reconciler
 from persys.scheduler.secrets.references import check_stored
 from persys.wire.control import messages as control_messages
 from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.limits import check as limits_check
 from persys.wire.stored.revision import revision_of
-
-Transition = Callable[[Workload | None], Accepted | Unchanged]
 
 REVISION_LENGTH_MAX = 128
 
@@ -39,20 +39,55 @@ class IntentService:
         self._clock = clock
         self._lease = lease
         self._secrets = secrets
+        self._turns = Turns()
 
     async def apply(self, request: control_pb2.ApplyWorkloadRequest, *, prefix: str) -> Workload:
         """`prefix`: the only names that the caller may use; "": all."""
         wanted_id = workload_id(request.workload_id)
-        parsed = await parse(request)
-        transition = parse_apply(
+        return await self._reconciler.submit(wanted_id, await self._transition(request, prefix))
+
+    async def apply_all(
+        self, requests: Sequence[control_pb2.ApplyWorkloadRequest], *, prefix: str
+    ) -> list[Workload | PersysError]:
+        """Apply many workloads in one pass. The result of each, in the same sequence."""
+        refused: dict[int, PersysError] = {}
+        changes: dict[WorkloadId, WorkloadChange] = {}
+        slices = TimeSlice(self._clock, self._turns)
+        for index, request in enumerate(requests):
+            await slices.between()
+            try:
+                change = await self._change(request, prefix)
+                if change.workload_id in changes:
+                    raise InvalidError("workload_id", f"{change.workload_id!r} is repeated")
+                changes[change.workload_id] = change
+            except PersysError as err:
+                refused[index] = err
+        results = await self._reconciler.submit_all([*changes.values()])
+        return [
+            refused[index] if index in refused else results[WorkloadId(request.workload_id)]
+            for index, request in enumerate(requests)
+        ]
+
+    async def _change(
+        self, request: control_pb2.ApplyWorkloadRequest, prefix: str
+    ) -> WorkloadChange:
+        """One change of a batch. Raises InvalidError."""
+        limits_check.check(request)
+        return WorkloadChange(
+            workload_id(request.workload_id), await self._transition(request, prefix)
+        )
+
+    async def _transition(
+        self, request: control_pb2.ApplyWorkloadRequest, prefix: str
+    ) -> Transition:
+        return parse_apply(
             request,
-            parsed,
+            await parse(request),
             self._clock.now,
             lease=self._lease,
             secrets=self._secrets,
             prefix=prefix,
         )
-        return await self._reconciler.submit(wanted_id, transition)
 
     async def delete(self, request: control_pb2.DeleteWorkloadRequest) -> None:
         wanted_id, now = workload_id(request.workload_id), self._clock.now

@@ -3,7 +3,7 @@
 Every change marks a workload dirty, and its step runs as soon as no other step of it runs. A decision that
 writes nothing does not wait. A step that raises an unexpected error sets its workload aside with the reason
 and is retried with back-off; other workloads are not affected. Requests change the intent and decide in one
-commit; `member_batches.py` does this for many members of a set or a run.
+commit; `change_batches.py` does this for many workloads.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from persys.infra.telemetry import tracing
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Tombstone
 from persys.model.workload import Workload
-from persys.scheduler.commit.committer import Committer, retry_on_conflict
+from persys.scheduler.commit.committer import ATTEMPTS_MAX, Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.ha.leader_key import not_leading
 from persys.scheduler.metrics.counters import Metrics
+from persys.scheduler.reconcile.change_batches import ChangeBatches, Transition, WorkloadChange
 from persys.scheduler.reconcile.decider import (
     STORE_RETRY_SECONDS,
     Decider,
     EpochsReservedError,
     nothing,
 )
-from persys.scheduler.reconcile.member_batches import MemberBatches, MemberChange, Transition
 from persys.scheduler.reconcile.situation_builder import (
     SituationBuilder,
     fresh_situation,
@@ -104,7 +104,7 @@ class Reconciler:
             submit_effect=submit_effect,
             request_removal=request_removal,
         )
-        self._batches = MemberBatches(
+        self._batches = ChangeBatches(
             cluster,
             committer,
             self._decider,
@@ -188,8 +188,34 @@ class Reconciler:
 
         return await self._owned.finish("request", workload_id, attempt)
 
+    async def submit_all(
+        self, changes: Sequence[WorkloadChange]
+    ) -> dict[WorkloadId, Workload | PersysError]:
+        """Change the intent of many workloads as `submit` does, in one pass.
+
+        Returns the workload or the error of each. Each change is atomic, and one that fails affects no other.
+        Raises FencedError if another scheduler leads.
+        """
+        outcomes: dict[WorkloadId, Accepted | Unchanged] = {}
+        failed: dict[WorkloadId, PersysError] = {}
+        left = [
+            WorkloadChange(one.workload_id, partial(self._allowed, one, outcomes))
+            for one in changes
+        ]
+        for _ in range(ATTEMPTS_MAX):
+            for one in left:  # those that were changed by another writer are decided again
+                failed.pop(one.workload_id, None)
+            failed |= await self._batches.submit(left)
+            left = [one for one in left if _is_conflict(failed.get(one.workload_id))]
+            if not left:
+                break
+        if any(isinstance(outcome, Unchanged) for outcome in outcomes.values()):
+            # A commit without changes is not fenced, and another leader may have changed it.
+            await self._check_leader()
+        return {key: outcome.workload for key, outcome in outcomes.items()} | failed
+
     async def submit_members(
-        self, changes: Sequence[MemberChange]
+        self, changes: Sequence[WorkloadChange]
     ) -> dict[WorkloadId, PersysError]:
         """Change members on behalf of their owner, in one pass. Returns the errors of those that failed.
 
@@ -241,6 +267,19 @@ class Reconciler:
 
         async with self._locks.hold(workload_id):
             return await retry_on_conflict(attempt)
+
+    def _allowed(
+        self,
+        change: WorkloadChange,
+        outcomes: dict[WorkloadId, Accepted | Unchanged],
+        old: Workload | None,
+    ) -> Accepted | Unchanged:
+        """The transition of a user: a change of a member is refused, except a retry."""
+        outcome = change.transition(old)
+        if isinstance(outcome, Accepted):
+            check_change(old, outcome.workload, self._owners)
+        outcomes[change.workload_id] = outcome
+        return outcome
 
     async def _step(self, workload_id: WorkloadId) -> None:
         try:
@@ -325,6 +364,11 @@ class Reconciler:
             raise QuarantinedError(
                 f"workload {workload_id} cannot be changed: {why}; see `persysctl record list`"
             )
+
+
+def _is_conflict(error: PersysError | None) -> bool:
+    """Whether to decide again. A record that is unreadable stays so."""
+    return isinstance(error, ConflictError) and not isinstance(error, QuarantinedError)
 
 
 def policy_of(settings: SchedulerSettings) -> Policy:

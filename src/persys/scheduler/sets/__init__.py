@@ -7,5 +7,5 @@ autoscaler.py     the loop of automatic scaling, with queries of a Prometheus se
 set_views.py      the views of sets, and their explanation
 set_api.py        the RPCs, and the checks of what callers send
 
-`persys.core.sets` decides; `reconcile/member_batches.py` changes the members.
+`persys.core.sets` decides; `reconcile/change_batches.py` changes the members.
 """

@@ -32,7 +32,7 @@ from persys.model.workload import Desired, Workload
 from persys.scheduler.commit.committer import Committer
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.metrics.counters import Metrics
-from persys.scheduler.reconcile.member_batches import MemberChange
+from persys.scheduler.reconcile.change_batches import WorkloadChange
 from persys.scheduler.reconcile.reconciler import Reconciler
 from persys.scheduler.sets.member_states import MemberStates, is_replaceable
 from persys.scheduler.sets.sets import set_event
@@ -321,19 +321,19 @@ class SetController:
                 f"revision {number} of set {record.set_id} is not stored: apply the set with its template"
             )
         puts = [
-            MemberChange(
+            WorkloadChange(
                 member_id(record.set_id, intent.number),
                 partial(self._put, record, templates[intent.revision], intent, now),
             )
             for intent in decision.put
         ]
         deletes = [
-            MemberChange(workload_id, partial(self._deleted, record.set_id, workload_id, now))
+            WorkloadChange(workload_id, partial(self._deleted, record.set_id, workload_id, now))
             for workload_id in decision.delete
         ]
         if decision.delete_replaced and record.replaces:
             transition = partial(self._replaced_deleted, record.replaces, now)
-            deletes.append(MemberChange(record.replaces, transition))
+            deletes.append(WorkloadChange(record.replaces, transition))
         failed = await self._reconciler.submit_members(puts) if puts else {}
         failpoint("set-members-put")
         if deletes and self._may_act():

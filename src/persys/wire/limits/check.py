@@ -49,9 +49,17 @@ class Trimmed:
         return self.cut + self.dropped
 
 
-def check(message: Message) -> None:
-    """Raises InvalidError with the path of the first field that exceeds its limit."""
-    found = _violation(message)
+def check(message: Message, *, items: str = "") -> None:
+    """Raises InvalidError with the path of the first field that exceeds its limit.
+
+    `items`: a list whose length is checked here and whose entries are checked by the caller.
+    """
+    listed = _LIMITS[message.DESCRIPTOR.full_name].get(items)
+    if isinstance(listed, RepeatedMessage):
+        problem = listed.count_problem(getattr(message, items))
+        found = (items, problem) if problem else None
+    else:
+        found = _violation(message)
     if found is not None:
         path, problem = found
         raise InvalidError(path.removeprefix("."), problem)
@@ -216,9 +224,12 @@ class NestedMessage:
 class RepeatedMessage:
     count: int
 
+    def count_problem(self, value: Any) -> str:
+        return _count_problem(len(value), self.count) if len(value) > self.count else ""
+
     def violation(self, value: Any) -> Violation | None:
-        if len(value) > self.count:
-            return "", _count_problem(len(value), self.count)
+        if problem := self.count_problem(value):
+            return "", problem
         for index, one in enumerate(value):
             if (found := _violation(one)) is not None:
                 return f"[{index}]{found[0]}", found[1]

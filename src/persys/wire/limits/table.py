@@ -32,6 +32,7 @@ SECONDS_OF_A_YEAR = (0, 366 * 24 * 60 * 60)
 # The maximum size of the lists of one node, and of one response.
 WORKLOADS_OF_A_NODE: Final = 10_000
 ORDERS_MAX: Final = 64  # of one batch
+APPLIES_MAX: Final = 1_000  # of one request
 VIEWS: Final = 1_000_000
 
 
@@ -250,6 +251,7 @@ COUNTS: dict[str, int] = {
     **_all(10_000, "node_ids workload_ids"),
     "allow_secrets": 1_000,
     **_all(10_000, "PlanWorkloadsRequest.workloads PlanWorkloadsRequest.sets"),
+    **_all(APPLIES_MAX, "ApplyWorkloadsRequest.workloads ApplyWorkloadsResponse.results"),
     # Lists in responses of the scheduler and agents.
     **_all(
         VIEWS,

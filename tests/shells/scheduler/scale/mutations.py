@@ -60,6 +60,16 @@ async def apply_workload(large: LargeScheduler) -> None:
     assert await large.has(keys.WORKLOADS + "fresh")
 
 
+async def apply_workloads(large: LargeScheduler) -> None:
+    names = [f"batch{number}" for number in range(500)]
+    request = pb.ApplyWorkloadsRequest(workloads=[workload(name) for name in names])
+    response = await large.stub.ApplyWorkloads(request, timeout=SECONDS)
+
+    assert all(result.success for result in response.results), response
+    assert [result.workload_id for result in response.results] == names
+    assert await large.has(keys.WORKLOADS + names[-1])
+
+
 async def delete_workload(large: LargeScheduler) -> None:
     request = pb.DeleteWorkloadRequest(workload_id="run0")
     response = await large.stub.DeleteWorkload(request, timeout=SECONDS)
@@ -438,6 +448,7 @@ async def delete_record(large: LargeScheduler) -> None:
 # In this order on one cluster. RestoreSnapshot, RebuildFromAgents and AcceptEmpty start with another store.
 CASES: dict[str, Case] = {
     "ApplyWorkload": apply_workload,
+    "ApplyWorkloads": apply_workloads,
     "DeleteWorkload": delete_workload,
     "RetryWorkload": retry_workload,
     "RedeployWorkload": redeploy_workload,

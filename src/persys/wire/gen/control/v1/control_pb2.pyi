@@ -239,6 +239,36 @@ class ApplyWorkloadResponse(_message.Message):
     revision_id: str
     def __init__(self, success: _Optional[bool] = ..., failure_reason: _Optional[_Union[FailureReason, str]] = ..., error_message: _Optional[str] = ..., revision_id: _Optional[str] = ...) -> None: ...
 
+class ApplyWorkloadsRequest(_message.Message):
+    __slots__ = ("workloads",)
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    workloads: _containers.RepeatedCompositeFieldContainer[ApplyWorkloadRequest]
+    def __init__(self, workloads: _Optional[_Iterable[_Union[ApplyWorkloadRequest, _Mapping]]] = ...) -> None: ...
+
+class ApplyWorkloadsResponse(_message.Message):
+    __slots__ = ("accepted", "reason", "results")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    results: _containers.RepeatedCompositeFieldContainer[WorkloadApplied]
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., results: _Optional[_Iterable[_Union[WorkloadApplied, _Mapping]]] = ...) -> None: ...
+
+class WorkloadApplied(_message.Message):
+    __slots__ = ("workload_id", "success", "failure_reason", "error_message", "revision_id")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_REASON_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    success: bool
+    failure_reason: FailureReason
+    error_message: str
+    revision_id: str
+    def __init__(self, workload_id: _Optional[str] = ..., success: _Optional[bool] = ..., failure_reason: _Optional[_Union[FailureReason, str]] = ..., error_message: _Optional[str] = ..., revision_id: _Optional[str] = ...) -> None: ...
+
 class DeleteWorkloadRequest(_message.Message):
     __slots__ = ("workload_id",)
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]

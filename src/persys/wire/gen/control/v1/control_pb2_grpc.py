@@ -419,6 +419,11 @@ class AgentControlStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.CancelRunRequest.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.JobAnswer.FromString,
                 _registered_method=True)
+        self.ApplyWorkloads = channel.unary_unary(
+                '/persys.control.v1.AgentControl/ApplyWorkloads',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ApplyWorkloadsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ApplyWorkloadsResponse.FromString,
+                _registered_method=True)
 
 
 class AgentControlServicer:
@@ -910,6 +915,13 @@ class AgentControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ApplyWorkloads(self, request, context):
+        """Create or update many workloads in one pass. Each is stored or refused alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1297,6 +1309,11 @@ def add_AgentControlServicer_to_server(servicer, server):
                     servicer.CancelRun,
                     request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.CancelRunRequest.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.JobAnswer.SerializeToString,
+            ),
+            'ApplyWorkloads': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApplyWorkloads,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ApplyWorkloadsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ApplyWorkloadsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -3378,6 +3395,33 @@ class AgentControl:
             '/persys.control.v1.AgentControl/CancelRun',
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.CancelRunRequest.SerializeToString,
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.JobAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApplyWorkloads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/ApplyWorkloads',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ApplyWorkloadsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ApplyWorkloadsResponse.FromString,
             options,
             channel_credentials,
             insecure,

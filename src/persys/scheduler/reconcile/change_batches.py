@@ -1,8 +1,9 @@
-"""Changes of many members on behalf of their owner: decided in one pass, committed in shared transactions.
+"""Changes of many workloads, of a user or of the owner of members: decided in one pass, committed in shared
+transactions.
 
 Decisions see the capacity that earlier ones of the pass reserve. Each change is a transaction of its own, so
-it is stored completely or not at all. A change that fails is reported with its error and affects no other:
-owners decide again from the members as they are.
+it is stored completely or not at all. A change that fails is reported with its error and affects no other.
+No lock is held while another is awaited, so that batches with the same workloads cannot block each other.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from persys.core.intent.apply import Accepted, Unchanged
 from persys.core.reconcile.effects import Effect
 from persys.errors import DefectError, FencedError, PersysError
 from persys.infra.aio.keyed_lock import KeyedLock
+from persys.infra.aio.offload import Turns
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.model.event import EventKind
 from persys.model.ids import WorkloadId
@@ -26,15 +28,15 @@ from persys.scheduler.state.cluster import ClusterState
 
 Transition = Callable[[Workload | None], Accepted | Unchanged]
 
-# Decisions in one turn of the event loop: heartbeats and lease renewals are served after each turn.
+# Decisions of all batches in one turn of the event loop: heartbeats and lease renewals are served after it.
 DECISIONS_PER_TURN = 64
 # Effects that wait until orders to the same node are sent together.
 EFFECTS_MAX = 10_000
-CHANGE = "member"
+CHANGE = "change"
 
 
 @dataclass(frozen=True, slots=True)
-class MemberChange:
+class WorkloadChange:
     """`transition` maps the present workload to the new one, or raises a PersysError."""
 
     workload_id: WorkloadId
@@ -43,7 +45,7 @@ class MemberChange:
 
 @dataclass(slots=True)
 class _Open:
-    """A member whose lock is held. `prepared` None: nothing was decided, or its change has ended."""
+    """A workload whose lock is held. `prepared` None: nothing was decided, or its change has ended."""
 
     workload_id: WorkloadId
     prepared: Prepared | None = None
@@ -54,7 +56,7 @@ class _Open:
         return self.stored is not None and not self.stored.done()
 
 
-class MemberBatches:
+class ChangeBatches:
     def __init__(
         self,
         cluster: ClusterState,
@@ -80,30 +82,31 @@ class MemberBatches:
         self._changed = changed
         self._submit_effect = submit_effect
         self._effects: list[Effect] = []
+        self._turns = Turns()
 
-    async def submit(self, changes: Sequence[MemberChange]) -> dict[WorkloadId, PersysError]:
+    async def submit(self, changes: Sequence[WorkloadChange]) -> dict[WorkloadId, PersysError]:
         """Returns the errors of those that failed. Raises FencedError if another scheduler leads.
 
-        While earlier changes are being stored, later ones are decided.
+        The ids are unique. While earlier changes are being stored, later ones are decided.
         """
         failed: dict[WorkloadId, PersysError] = {}
         held: deque[_Open] = deque()
         # Those in use are last: their steps end meanwhile.
         ordered = sorted(changes, key=lambda change: self._locks.is_held(change.workload_id))
         try:
+            await self._turns.take()
             for count, change in enumerate(ordered, 1):
+                if self._locks.is_held(change.workload_id):
+                    await self._end_all(held, failed)
                 await self._locks.acquire(change.workload_id)
                 held.append(_Open(change.workload_id))
                 await self._begin(change, held[-1], failed)
                 if count % DECISIONS_PER_TURN == 0:
-                    await asyncio.sleep(0)
+                    await self._turns.take()
                     self._end_stored(held, failed)
                     if len(self._effects) >= EFFECTS_MAX:
                         self._flush()
-            while held:
-                if held[0].stored is not None and held[0].is_waiting:
-                    await asyncio.wait([held[0].stored])
-                self._end_stored(held, failed)
+            await self._end_all(held, failed)
         finally:
             self._flush()
             for one in held:  # only after an error
@@ -113,7 +116,7 @@ class MemberBatches:
         return failed
 
     async def _begin(
-        self, change: MemberChange, one: _Open, failed: dict[WorkloadId, PersysError]
+        self, change: WorkloadChange, one: _Open, failed: dict[WorkloadId, PersysError]
     ) -> None:
         """Decide and queue the change."""
         try:
@@ -125,7 +128,7 @@ class MemberBatches:
             self._fail(one, err, failed)
 
     def _decide(
-        self, change: MemberChange, one: _Open, failed: dict[WorkloadId, PersysError]
+        self, change: WorkloadChange, one: _Open, failed: dict[WorkloadId, PersysError]
     ) -> int | None:
         """Returns an epoch that must be reserved first; None: it is decided. Raises PersysError."""
         failures: list[InternalError] = []
@@ -140,15 +143,22 @@ class MemberBatches:
             assignment = decided.decision.assignment
             if assignment is not None and not self._decider.use_epoch(assignment.epoch):
                 return assignment.epoch
-            # The event of the owner says that members are created; one for each would displace all others.
-            event = outcome.event if outcome.event is not EventKind.WORKLOAD_CREATED else None
-            prepared = self._decider.prepare(entry, decided, user_event=event, fresh_intent=True)
+            prepared = self._decider.prepare(
+                entry, decided, user_event=_event_of(outcome), fresh_intent=True
+            )
             self._decider.reserve(prepared)
             one.prepared = prepared
             one.stored = self._committer.enqueue(prepared.change)
         if failures:
             self._fail(one, DefectError(f"internal error: {failures[0].text}"), failed)
         return None
+
+    async def _end_all(self, held: deque[_Open], failed: dict[WorkloadId, PersysError]) -> None:
+        """Wait until all begun changes are stored, and release their locks."""
+        while held:
+            if held[0].stored is not None and held[0].is_waiting:
+                await asyncio.wait([held[0].stored])
+            self._end_stored(held, failed)
 
     def _end_stored(self, held: deque[_Open], failed: dict[WorkloadId, PersysError]) -> None:
         """Follow up on the first changes whose commits have ended, and release their locks."""
@@ -189,3 +199,9 @@ class MemberBatches:
         if one.prepared is not None:
             self._decider.not_committed(one.prepared, error)
             one.prepared = None
+
+
+def _event_of(accepted: Accepted) -> EventKind | None:
+    """The event of the owner says that members are created; one for each would displace all others."""
+    is_member = accepted.workload.membership is not None
+    return None if is_member and accepted.event is EventKind.WORKLOAD_CREATED else accepted.event

@@ -11,7 +11,7 @@ from persys.model.event import EventKind
 from persys.model.ids import WorkloadId
 from persys.model.placement import Resources
 from persys.model.workload import Membership, Workload
-from persys.scheduler.reconcile.member_batches import MemberChange
+from persys.scheduler.reconcile.change_batches import WorkloadChange
 from shells.scheduler.harness import Cluster
 
 
@@ -24,9 +24,9 @@ def created(member: Workload, old: Workload | None) -> Accepted | Unchanged:
     return Accepted(member, EventKind.WORKLOAD_CREATED) if old is None else Unchanged(old)
 
 
-def a_change(number: int, *, cpu: int = 1) -> MemberChange:
+def a_change(number: int, *, cpu: int = 1) -> WorkloadChange:
     member = a_member(number, cpu=cpu)
-    return MemberChange(member.id, partial(created, member))
+    return WorkloadChange(member.id, partial(created, member))
 
 
 def refused(_old: Workload | None) -> Accepted | Unchanged:
@@ -72,8 +72,8 @@ async def test_members_of_a_batch_see_the_capacity_of_each_other(cluster: Cluste
 async def test_a_member_that_fails_affects_no_other(cluster: Cluster) -> None:
     await cluster.join("n1")
     changes = [a_change(number) for number in range(4)]
-    changes[1] = MemberChange(WorkloadId("web-1"), refused)
-    changes[2] = MemberChange(WorkloadId("web-2"), broken)
+    changes[1] = WorkloadChange(WorkloadId("web-1"), refused)
+    changes[2] = WorkloadChange(WorkloadId("web-2"), broken)
 
     failed = await cluster.app.reconciler.submit_members(changes)
 
