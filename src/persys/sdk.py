@@ -106,13 +106,16 @@ def apply_and_wait(
     """Apply workloads and wait as `persysctl apply --wait` does. Returns a result per workload id.
 
     A workload runs when its health check passes, or when it has run for two seconds without one; a job that
-    has completed counts too. The wait for a workload ends early when it fails or fits on no node.
+    has completed counts too. The wait for a workload ends early when it fails or fits on no node. Raises the
+    first RequestRefusedError; the other workloads are applied nevertheless.
     """
+    wanted = list(requests)
+    found = [_find(client, request.workload_id) for request in wanted]
     targets: dict[str, WaitTarget] = {}
-    for request in requests:
-        before = _find(client, request.workload_id)
-        revision = client.apply(request)
-        targets[request.workload_id] = WaitTarget(Goal.RUNNING, revision, before)
+    for request, before, applied in zip(wanted, found, client.apply_all(wanted), strict=True):
+        if isinstance(applied, RequestRefusedError):
+            raise applied
+        targets[request.workload_id] = WaitTarget(Goal.RUNNING, applied, before)
     outcomes = wait_for(client, targets, within=within, update=lambda _: None)
     return {
         workload_id: WaitResult(outcome.exit is ExitCode.OK, outcome.word, outcome.why)

@@ -1,15 +1,20 @@
 """Workloads: apply and delete, logs and exec, volumes, images, suggestions."""
 
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from threading import Event
 from typing import BinaryIO
 
 from persys.client.calls import SchedulerCalls
 from persys.client.grpc.channel import RequestRefusedError, call, translated_errors
+from persys.errors import RefusedError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 PART_BYTES = 256 * 1024
+# Of one call that applies many workloads. A scheduler takes 1,000 workloads and 4 MiB.
+BATCH_MAX = 500
+BATCH_BYTES_MAX = 2 * 1024 * 1024
+BATCH_TIMEOUT = timedelta(seconds=30)
 
 
 class WorkloadCalls(SchedulerCalls):
@@ -39,11 +44,46 @@ class WorkloadCalls(SchedulerCalls):
             self._stub.ApplyWorkload, request, timeout=self._timeout
         )
         if not response.success:
-            reason = (
-                pb.FailureReason.Name(response.failure_reason) if response.failure_reason else ""
-            )
-            raise RequestRefusedError(response.error_message or reason, reason=reason)
+            raise _refusal(response)
         return response.revision_id
+
+    def apply_all(
+        self, requests: Sequence[pb.ApplyWorkloadRequest]
+    ) -> list[str | RequestRefusedError]:
+        """Create or update workloads with different ids, many per call.
+
+        Returns the new revision or the refusal of each, in the same sequence. After UnavailableError some may
+        have been applied; a repeated call changes them no further.
+        """
+        return [result for batch in _batches(requests) for result in self._apply_batch(batch)]
+
+    def _apply_batch(
+        self, batch: Sequence[pb.ApplyWorkloadRequest]
+    ) -> list[str | RequestRefusedError]:
+        if len(batch) > 1:
+            try:
+                response: pb.ApplyWorkloadsResponse = call(
+                    self._stub.ApplyWorkloads,
+                    pb.ApplyWorkloadsRequest(workloads=batch),
+                    timeout=max(self._timeout, BATCH_TIMEOUT),
+                )
+            except RefusedError:
+                pass  # of an older version, or refused as a whole: single calls tell the reason of each
+            else:
+                if response.accepted:
+                    return [
+                        one.revision_id if one.success else _refusal(one)
+                        for one in response.results
+                    ]
+        return [self._apply_single(request) for request in batch]
+
+    def _apply_single(self, request: pb.ApplyWorkloadRequest) -> str | RequestRefusedError:
+        try:
+            return self.apply(request)
+        except RequestRefusedError as err:
+            return err
+        except RefusedError as err:
+            return RequestRefusedError(str(err))
 
     def set_desired_state(self, workload_id: str, desired_state: str) -> str:
         """Start or stop an existing workload at its current revision."""
@@ -209,6 +249,28 @@ class WorkloadCalls(SchedulerCalls):
         if not response.accepted:
             raise RequestRefusedError(response.reason)
         return response.suggestion
+
+
+def _refusal(response: pb.ApplyWorkloadResponse | pb.WorkloadApplied) -> RequestRefusedError:
+    reason = pb.FailureReason.Name(response.failure_reason) if response.failure_reason else ""
+    return RequestRefusedError(response.error_message or reason, reason=reason)
+
+
+def _batches(
+    requests: Sequence[pb.ApplyWorkloadRequest],
+) -> Iterator[Sequence[pb.ApplyWorkloadRequest]]:
+    """Batches within the limits of a request. A workload beyond them is alone in its batch."""
+    batch: list[pb.ApplyWorkloadRequest] = []
+    size = 0
+    for request in requests:
+        more = request.ByteSize()
+        if batch and (size + more > BATCH_BYTES_MAX or len(batch) >= BATCH_MAX):
+            yield batch
+            batch, size = [], 0
+        batch.append(request)
+        size += more
+    if batch:
+        yield batch
 
 
 def _requests(

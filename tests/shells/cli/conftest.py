@@ -32,7 +32,10 @@ class Cluster(
     nodes: dict[str, control_pb2.NodeView] = field(default_factory=dict)
     workloads: dict[str, control_pb2.WorkloadView] = field(default_factory=dict)
     applied: list[control_pb2.ApplyWorkloadRequest] = field(default_factory=list)
+    batches: list[list[str]] = field(default_factory=list)  # the workloads of each ApplyWorkloads
+    is_older: bool = False  # it knows no ApplyWorkloads
     refusal: tuple[control_pb2.FailureReason, str] | None = None
+    refused_ids: dict[str, tuple[control_pb2.FailureReason, str]] = field(default_factory=dict)
     abort: tuple[grpc.StatusCode, str] | None = None
     after_change: Callable[[control_pb2.WorkloadView], None] = lambda workload: None
     after_drain: Callable[[], None] = lambda: None
@@ -307,8 +310,9 @@ class Cluster(
 
     def ApplyWorkload(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)
-        if self.refusal is not None:
-            reason, text = self.refusal
+        refusal = self.refusal or self.refused_ids.get(request.workload_id)
+        if refusal is not None:
+            reason, text = refusal
             return control_pb2.ApplyWorkloadResponse(failure_reason=reason, error_message=text)
         self.applied.append(request)
         view = self.workloads.get(request.workload_id)
@@ -322,6 +326,24 @@ class Cluster(
             view.spec.CopyFrom(request.spec)
         self._change(view)
         return control_pb2.ApplyWorkloadResponse(success=True, revision_id=view.revision_id)
+
+    def ApplyWorkloads(self, request, context):  # type: ignore[no-untyped-def]
+        if self.is_older:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method")
+        self.batches.append([one.workload_id for one in request.workloads])
+        results = []
+        for one in request.workloads:
+            answer = self.ApplyWorkload(one, context)  # type: ignore[no-untyped-call]
+            results.append(
+                control_pb2.WorkloadApplied(
+                    workload_id=one.workload_id,
+                    success=answer.success,
+                    failure_reason=answer.failure_reason,
+                    error_message=answer.error_message,
+                    revision_id=answer.revision_id,
+                )
+            )
+        return control_pb2.ApplyWorkloadsResponse(accepted=True, results=results)
 
     def DeleteWorkload(self, request, context):  # type: ignore[no-untyped-def]
         view = self.workloads.get(request.workload_id)

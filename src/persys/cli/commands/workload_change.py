@@ -123,11 +123,15 @@ def request_workloads(
     send: SendRequest,
     describe: DescribeChange,
 ) -> None:
-    """Request the change for each workload. A goal of None keeps the desired state of the workload."""
+    """Request the change for each workload. A goal of None keeps the desired state of the workload.
+
+    All workloads are read before the first request: `send` may send the requests of all at once.
+    """
     client = changes.client
+    found = {workload_id: find_workload(client, workload_id) for workload_id in goals}
 
     def request(workload_id: str, goal: Goal | None) -> tuple[Change, Wait]:
-        before = find_workload(client, workload_id)
+        before = found[workload_id]
         try:
             revision = send(client, workload_id)
         except RefusedError:

@@ -42,13 +42,17 @@ def apply_specs(options: Namespace, specs: Specs) -> int:
     """Node pools first, because workloads may wait for their machines."""
     print_compose_files(specs, options, "applied")
     workloads = {spec.id: spec for spec in specs.workloads}
+    results: dict[str, str | RequestRefusedError] = {}
 
     def send(client: "SchedulerClient", workload_id: str) -> str:
-        spec = workloads[workload_id]
-        try:
-            return client.apply(spec.document.request)
-        except RequestRefusedError as err:
-            raise spec.refusal(err) from err
+        """The first call sends all workloads."""
+        if not results:
+            requests = [spec.document.request for spec in workloads.values()]
+            results.update(zip(workloads, client.apply_all(requests), strict=True))
+        result = results[workload_id]
+        if isinstance(result, RequestRefusedError):
+            raise workloads[workload_id].refusal(result) from result
+        return result
 
     goals = {name: _goal_of(spec.document.request) for name, spec in workloads.items()}
     with scheduler_client(options) as client:
