@@ -5,6 +5,7 @@ never returns None: awaiting or iterating the call raises AioRpcError.
 """
 
 from collections.abc import AsyncIterator, Callable, Generator
+from functools import partial
 from typing import Any, Final, Self
 
 import grpc
@@ -40,8 +41,17 @@ def _parsed_kind(multi_callable: Callable[..., Any]) -> Callable[..., Any]:
             except DecodeError:
                 return _UNPARSED
 
-        made = multi_callable(method, response_deserializer=parse, **options)
-        return lambda *request, **options: _Call(made(*request, **options))
+        # A stub has many methods, and most channels use few of them: each is made at its first call.
+        make_once = partial(multi_callable, method, response_deserializer=parse, **options)
+        made: Any = None
+
+        def call(*request: Any, **options: Any) -> _Call:
+            nonlocal made
+            if made is None:
+                made = make_once()
+            return _Call(made(*request, **options))
+
+        return call
 
     return make
 
