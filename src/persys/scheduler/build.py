@@ -320,6 +320,7 @@ def build_dispatch(
         base.clock,
         supervisor=base.supervisor,
         wake=reconcile.reconciler.wake,
+        replied=reconcile.reconciler.replied,
         may_order=lambda: not commit.modes.is_frozen and commit.leader_lease.is_confirmed,
         acknowledged=cleaner.acknowledged,
         inquired=reconcile.task_history.note,

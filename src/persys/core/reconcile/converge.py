@@ -367,6 +367,35 @@ def has_lost_order(situation: Situation, goal: Goal, policy: Policy, now: dateti
     return bool(is_absent) and now >= max(since or now, dispatch.sent_at) + policy.missing_grace
 
 
+def result_due(situation: Situation, policy: Policy) -> datetime | None:
+    """The deadline of an order that its node has accepted and works on, as the status shows.
+
+    Until then `decide` would change nothing, if the node is alive, reports changes and is not draining, and
+    there are no copies on other nodes. None: it may change something.
+    """
+    workload, bound, dispatch = situation.workload, situation.assignment, situation.dispatch
+    seen, status = situation.observation, situation.workload_status
+    if bound is None or dispatch is None or seen is None or status is None:
+        return None
+    if workload.desired is Desired.DELETED or situation.retry is not None:
+        return None
+    if dispatch.answered_at is None or dispatch.refused or dispatch.goal != goal_of(situation):
+        return None
+    if seen.actual is not Actual.PENDING or seen.failure is not None:
+        return None
+    if (seen.node_id, seen.revision, seen.epoch) != (bound.node_id, workload.revision, bound.epoch):
+        return None
+    if (
+        status.epoch != bound.epoch
+        or status.failure is not None
+        or status.healthy_since is not None
+    ):
+        return None
+    if (status.status, status.code, status.message) != _progress(situation, dispatch.goal):
+        return None
+    return due_at(situation, dispatch, _apply_deadline(workload, policy))
+
+
 def _is_current(situation: Situation, seen: Observation) -> bool:
     """An observation without a revision may describe an earlier one, until the order was accepted."""
     dispatch = situation.dispatch

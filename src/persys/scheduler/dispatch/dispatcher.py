@@ -73,6 +73,7 @@ class Dispatcher:
         *,
         supervisor: Supervisor,
         wake: Callable[[WorkloadId], None],
+        replied: Callable[[WorkloadId], None],
         may_order: Callable[[], bool],
         acknowledged: Callable[[Remove], None],
         inquired: Inquired,
@@ -80,6 +81,7 @@ class Dispatcher:
     ) -> None:
         """While `may_order` is false, orders are dropped; `resume` repeats them when it is true again.
 
+        `replied` is called after each reply to an apply order.
         `acknowledged` is called for each removal that a node has accepted.
         `inquired` stores the reply of a node about an operation that timed out, `keep_actions` ended tasks.
         """
@@ -88,6 +90,7 @@ class Dispatcher:
         self._observations = observations
         self._clock = clock
         self._wake = wake
+        self._replied = replied
         self._may_order = may_order
         self._acknowledged = acknowledged
         self._inquired = inquired
@@ -320,8 +323,8 @@ class Dispatcher:
             _note_revision(entry, seen)
         elif entry.dispatch is not None and entry.dispatch.goal == sent.goal:
             entry.refusal = seen
-        self._observations.take(seen)
-        self._wake(workload.id)
+        self._observations.take(seen, wakes=False)
+        self._replied(workload.id)
 
     async def _remove(self, effect: Remove, endpoint: str) -> None:
         entry = self._cluster.workloads.get(effect.workload_id)

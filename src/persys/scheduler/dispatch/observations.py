@@ -62,9 +62,14 @@ class Observations:
         self._ignored = ignored
 
     def take(
-        self, seen: Observation, *, from_heartbeat: bool = False, polled_at: datetime | None = None
+        self,
+        seen: Observation,
+        *,
+        from_heartbeat: bool = False,
+        polled_at: datetime | None = None,
+        wakes: bool = True,
     ) -> None:
-        """`polled_at`: when the node was asked, if it was."""
+        """`polled_at`: when the node was asked, if it was. Without `wakes` the caller wakes the workload."""
         entry = self._cluster.workloads.get(seen.workload_id)
         if entry is None or entry.assignment is None or entry.assignment.node_id != seen.node_id:
             if seen.actual is Actual.ABSENT:
@@ -87,7 +92,7 @@ class Observations:
         entry.observation = seen
         if old is None or _differs(old, seen):
             entry.observed_since = seen.seen_at
-            if old is not None or not self._is_expected(seen, entry):
+            if wakes and (old is not None or not self._is_expected(seen, entry)):
                 self._wake(seen.workload_id)
             if old is not None and entry.dispatch is None and old.actual is not seen.actual:
                 self._changed(seen.node_id)

@@ -15,6 +15,7 @@ from persys.core.placement.pending_queue import pending_entry
 from persys.core.placement.placer import BEING_REMOVED, TURNED_AWAY, excluding_nodes, placer_over
 from persys.core.placement.tiers import needs_on_any_tier
 from persys.core.reconcile.assign import refused_as_full, refused_by_runtime
+from persys.core.reconcile.converge import result_due
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import Apply, Effect, Remove
 from persys.core.reconcile.situation import Decision, Policy, RejectedNode, Situation
@@ -44,7 +45,7 @@ from persys.scheduler.reconcile.operation_log import (
     log_decision,
     log_operation_end,
 )
-from persys.scheduler.reconcile.situation_builder import SituationBuilder
+from persys.scheduler.reconcile.situation_builder import SituationBuilder, situation_of
 from persys.scheduler.state.cluster import ClusterState, WorkloadState
 from persys.store import keys
 
@@ -293,6 +294,18 @@ class Decider:
         self._timers[workload_id] = asyncio.get_running_loop().call_later(
             max(0.0, seconds), self._wake, workload_id
         )
+
+    def replied(self, entry: WorkloadState) -> None:
+        """Its node has replied to an order: decide again, or wait for the deadline if it works on it."""
+        situation, workload_id = situation_of(entry), entry.workload.id
+        due = result_due(situation, self._policy)
+        if due is None or not self._situations.only_waits(situation):
+            self._wake(workload_id)
+            return
+        seconds = (due - self._clock.now()).total_seconds()
+        timer, time = self._timers.get(workload_id), asyncio.get_running_loop().time()
+        if timer is None or not time < timer.when() < time + seconds:
+            self.wake_in(workload_id, seconds)
 
     def _read(self, situation: Situation, now: datetime) -> Situation:
         """Add the state of nodes, excluded nodes and the next epoch. Refusals of the node are recorded."""

@@ -121,6 +121,17 @@ class Reconciler:
         self._dirty[workload_id] = None
         self._wakeup.set()
 
+    def replied(self, workload_id: WorkloadId) -> None:
+        """Its node has replied to an order. It is woken unless there is nothing to decide before a report.
+
+        A decision in progress does not know of the reply: it is made again.
+        """
+        entry = self._cluster.workloads.get(workload_id)
+        if entry is None or self._locks.is_held(workload_id):
+            self.wake(workload_id)
+        elif workload_id not in self._dirty:
+            self._decider.replied(entry)
+
     def wake_many(self, workload_ids: Iterable[WorkloadId]) -> None:
         self._dirty.update(dict.fromkeys(workload_ids))
         self._wakeup.set()

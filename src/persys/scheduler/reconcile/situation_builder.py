@@ -34,6 +34,25 @@ class SituationBuilder:
             situation = replace(situation, offload_after=self._offload_after)
         return self._with_copies(self._with_node(situation))
 
+    def only_waits(self, situation: Situation) -> bool:
+        """Whether only its node can change the situation: it is alive, reports changes and has the only copy.
+
+        Changes of the node wake the workload.
+        """
+        assert situation.assignment is not None
+        workload_id = situation.workload.id
+        member = self._cluster.nodes.get(situation.assignment.node_id)
+        return (
+            member is not None
+            and member.node.status is NodeStatus.READY
+            and member.node.drain is None
+            and feature.PUSHES_STATUS in member.node.capabilities.features
+            and workload_id not in self._cluster.waiting
+            and workload_id not in self._cluster.may_return
+            and not self._cluster.tombstones_of(workload_id)
+            and not self._cluster.unassigned_copies.of(workload_id)
+        )
+
     def _with_node(self, situation: Situation) -> Situation:
         if situation.assignment is None:
             return situation

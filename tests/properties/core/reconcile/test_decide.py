@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from builders import (
@@ -22,8 +22,9 @@ from builders import (
 from examples import times
 from persys.core.nodes import Phase
 from persys.core.placement.index.node_index import NodeIndex
+from persys.core.reconcile.converge import result_due
 from persys.core.reconcile.decide import decide
-from persys.core.reconcile.dispatch import Dispatch, Goal
+from persys.core.reconcile.dispatch import Dispatch, Goal, answered
 from persys.core.reconcile.effects import Apply, Remove
 from persys.core.reconcile.situation import COMPLETED, Copy, Decision, Placer, Policy, Situation
 from persys.model.placement import NO_RULES, Constraint, Operator, Resources, Rules
@@ -273,3 +274,63 @@ def test_a_workload_with_data_never_leaves_a_copy_behind(situation: Situation) -
     decision = decided(replace(situation, confirmed_dead=False))
     if isinstance(situation.workload.spec, VMSpec) and not decision.forget:
         assert decision.tombstone is None
+
+
+def in_progress(situation: Situation, order: Situation) -> Situation:
+    """The situation with an order that its node has accepted, as `decide` stores it."""
+    return replace(
+        situation,
+        workload=order.workload,
+        assignment=order.assignment,
+        workload_status=order.workload_status,
+        dispatch=order.dispatch,
+        retry=None,
+        phase=Phase.ALIVE,
+        reports=True,
+        draining=False,
+        confirmed_dead=False,
+    )
+
+
+@given(situations, situations, instants, st.sampled_from(list(Actual)), st.booleans())
+def test_an_accepted_order_changes_nothing_before_its_result_is_due(
+    first: Situation, other: Situation, now: datetime, actual: Actual, matches: bool
+) -> None:
+    """`result_due` saves a decision: the decision would only have waited."""
+    begun = replace(first, assignment=None, retry=None, copies=(), workload_status=None)
+    begun = after_commit(begun, decided(begun), NOON)
+    assume(begun.assignment is not None and begun.dispatch is not None)
+    assert begun.assignment is not None
+    assert begun.dispatch is not None
+    situation = in_progress(other, begun)
+    seen = an_observation(
+        actual,
+        seen_at=NOON,
+        node_id=begun.assignment.node_id,
+        revision=begun.workload.revision if matches else "other",
+        epoch=begun.assignment.epoch,
+    )
+    answered_order = answered(begun.dispatch, now=NOON)
+    situation = replace(situation, observation=seen, dispatch=answered_order, observed_since=NOON)
+
+    due = result_due(situation, POLICY)
+
+    if actual is Actual.PENDING and matches and begun.workload.desired is not Desired.DELETED:
+        assert due is not None
+    if due is not None and now < due:
+        decision = decided(situation, now=now)
+        assert not writes(situation, decision)
+        assert (decision.effects, decision.wake_at) == ((), due)
+
+
+@given(situations, instants)
+def test_a_result_is_due_only_where_a_decision_waits_for_it(
+    situation: Situation, now: datetime
+) -> None:
+    situation = replace(situation, phase=Phase.ALIVE, reports=True, draining=False, copies=())
+
+    due = result_due(situation, POLICY)
+
+    if due is not None and now < due:
+        decision = decided(situation, now=now)
+        assert not orders_of(decision)

@@ -125,6 +125,7 @@ class World:
             SystemClock(),
             supervisor=self.supervisor,
             wake=self.woken.append,
+            replied=self.woken.append,
             may_order=lambda: self.may_order,
             acknowledged=lambda _effect: None,
             inquired=self._inquired,
