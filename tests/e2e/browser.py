@@ -139,14 +139,20 @@ class Browser:
     def fill(self, css: str, text: str) -> None:
         self.until(lambda: bool(self.find_all(css)), f"a field {css}")
         field = self.find(css)
-        field.clear()
+        # As a user does it: after `clear()` the page gets no event, and may restore the text.
+        field.send_keys(Keys.CONTROL, "a")
+        field.send_keys(Keys.BACKSPACE)
         field.send_keys(text)
 
     def choose(self, css: str, value: str) -> None:
-        self.until(
-            lambda: bool(self.find_all(f"{css} option[value='{value}']")), f"{value} in {css}"
-        )
-        self.find(f"{css} option[value='{value}']").click()
+        def chosen() -> bool:
+            for option in self.find_all(f"{css} option"):
+                if option.get_property("value") == value:
+                    option.click()
+                    return True
+            return False
+
+        self.until(chosen, f"{value} in {css}")
 
     def key(self, *keys: str) -> None:
         """Send keys to the focused element."""
