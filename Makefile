@@ -4,19 +4,20 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # If it is set, each process that a test starts compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help install deps build build-linux deb release up down clean-demo dev-certs check fmt lint types rules test test-quick \
+.PHONY: help install deps build build-linux deb release up down clean-demo dev-certs check fmt lint types rules dashboard test test-quick \
   test-full test-lowest test-newest fuzz mutations bench engines generate proto docs docker-build docker-push clean
 # Prefix and tag of the images of `make docker-build` and `make docker-push`.
 IMAGES ?= persys
 TAG ?= latest
 SCRIPTS := scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/mutate \
-  scripts/guest/tiny scripts/guest/cloud scripts/mkdocs/hooks.py scripts/sbom scripts/schema
+  scripts/guest/tiny scripts/guest/cloud scripts/mkdocs/hooks.py scripts/rest-types scripts/sbom scripts/schema
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: ## Create .venv with all dependencies (pinned by hash) and console scripts
+install: ## Create .venv with all dependencies (pinned by hash) and console scripts, and build the dashboard
 	@scripts/install
+	@scripts/dashboard
 
 deps: install ## Alias of `make install`
 
@@ -44,7 +45,7 @@ down: install ## Stop what `make up` started; workloads continue to run
 clean-demo: install ## Remove what `make up` deployed
 	@$(BIN)/persys clean-demo
 
-check: lint types rules ## Check format, lint, types and repository rules
+check: lint types rules dashboard ## Check format, lint, types, repository rules and the dashboard
 
 fmt: install ## Format the code
 	$(BIN)/ruff format . $(SCRIPTS)
@@ -59,6 +60,9 @@ types: install
 
 rules: install
 	$(BIN)/pytest tests/tidy -q --durations=1
+
+dashboard: install ## Check the types of the dashboard and run its unit tests
+	@scripts/dashboard check
 
 test: ## Run checks, then all tests against real engines except those marked `full`
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check engines
@@ -95,9 +99,10 @@ engines: install ## Install and start the engines of the tests: Docker, Compose,
 proto: install ## Generate the protobuf code from proto/
 	scripts/generate
 
-generate: proto ## Generate the protobuf code, the permission tables, and the schema and reference of spec files
+generate: proto ## Generate protobuf code, permission tables, schema and reference of spec files, types of the dashboard
 	$(BIN)/python scripts/permissions --write
 	$(BIN)/python scripts/schema --write
+	$(BIN)/python scripts/rest-types --write
 
 docs: install ## Build the documentation site in site/
 	@scripts/mkdocs/build
@@ -109,5 +114,6 @@ docker-push: ## Push the images that `make docker-build` built
 	@scripts/images push "$(IMAGES)" "$(TAG)"
 
 clean: ## Remove the virtual environment and all caches
-	rm -rf bin dev site .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf bin dev site .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist dashboard/node_modules \
+	  src/persys/gateway/dashboard/static
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

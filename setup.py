@@ -1,14 +1,24 @@
-"""Files outside the package that the wheel installs below share/: manual pages and examples.
+"""Files outside the package that the wheel installs below share/, and the check that the dashboard is built.
 
-All other settings are in pyproject.toml. They are here because their folders have to be listed one by one.
+All other settings are in pyproject.toml. The files are here because their
+folders have to be listed one by one.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
+PAGE = ROOT / "src" / "persys" / "gateway" / "dashboard" / "static" / "index.html"
+
+
+class Build(build_py):
+    def run(self) -> None:
+        if not self.editable_mode and not PAGE.is_file():
+            raise SystemExit("error: the dashboard is not built: run `make install` first")
+        super().run()
 
 
 def installed(folder: str, target: str) -> Iterator[tuple[str, list[str]]]:
@@ -22,8 +32,9 @@ def installed(folder: str, target: str) -> Iterator[tuple[str, list[str]]]:
 
 
 setup(
+    cmdclass={"build_py": Build},
     data_files=[
         *installed("man", "share/man/man1"),
         *installed("examples", "share/persys/examples"),
-    ]
+    ],
 )

@@ -98,7 +98,7 @@ def test_the_page_shows_a_gateway_outage_and_recovers_after_it(
 
 
 def test_a_partly_loaded_page_is_reloaded(browser: Browser) -> None:
-    browser.block("*format.js")
+    browser.block("*app.js")
     browser.until(browser.load, "the page")
     browser.until_text("The gateway does not respond")
 

@@ -1,7 +1,8 @@
 """Routes of the dashboard: its static files under /ui/, and the parser of spec files.
 
 The static files need no authentication: they contain no secrets, and a user without a certificate enters a
-token there. File names do not change with the content, so browsers cache them and revalidate each time.
+token there. Files of assets/ have a hash of their content in their names, so browsers keep them; all others
+are revalidated each time.
 
 POST /api/v1/specs/parse converts a YAML spec file to apply requests with the parser of persysctl. Parsing is
 expensive, so the token is verified by the scheduler first, and files are parsed off the event loop one at a
@@ -80,6 +81,7 @@ def _read(body: bytes) -> list[SpecDocument]:
 
 PREFIX = "/ui/"
 PAGE = "index.html"
+ASSETS = "assets/"
 
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {
@@ -95,12 +97,13 @@ _HEADERS = {
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
-    "Cache-Control": "no-cache",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "Vary": "Accept-Encoding",
     "X-Content-Type-Options": "nosniff",
 }
+_REVALIDATE = "no-cache"
+_KEEP = "public, max-age=31536000, immutable"
 
 
 class Page(Struct, frozen=True):
@@ -109,6 +112,7 @@ class Page(Struct, frozen=True):
     plain: bytes
     compressed: bytes
     media_type: str
+    cache_control: str = _REVALIDATE
 
     @property
     def tag(self) -> str:
@@ -117,6 +121,7 @@ class Page(Struct, frozen=True):
 
 def dashboard_routes(pipeline: RequestPipeline) -> Iterator[web.RouteDef]:
     found = pages()
+    assert PAGE in found, "the dashboard is not built: run `make install`"
     for path in ("/", PREFIX.rstrip("/")):
         yield web.get(path, _redirect_to_page)
     yield web.get(PREFIX, _file_handler(found[PAGE]))
@@ -136,7 +141,13 @@ def pages() -> dict[str, Page]:
 
 def _page(path: Path) -> Page:
     plain = path.read_bytes()
-    return Page(plain, gzip.compress(plain, mtime=0), _TYPES[path.suffix])
+    keeps = path.relative_to(_STATIC).as_posix().startswith(ASSETS)
+    return Page(
+        plain,
+        gzip.compress(plain, mtime=0),
+        _TYPES[path.suffix],
+        _KEEP if keeps else _REVALIDATE,
+    )
 
 
 async def _redirect_to_page(request: web.Request) -> web.StreamResponse:
@@ -156,6 +167,7 @@ def _file_handler(page: Page) -> AiohttpHandler:
                 page, compressed="gzip" in request.headers.get("Accept-Encoding", "")
             )
         response.etag = tag
+        response.headers["Cache-Control"] = page.cache_control
         return response
 
     return answer

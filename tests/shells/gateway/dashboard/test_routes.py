@@ -4,7 +4,7 @@ from io import BytesIO
 
 import pytest
 
-from persys.gateway.dashboard.routes import BYTES_MAX, PATH, PREFIX, pages
+from persys.gateway.dashboard.routes import ASSETS, BYTES_MAX, PATH, PREFIX, pages
 from shells.gateway.running_gateway import RunningGateway, a_gateway, quiet
 
 SPEC = "id: web\ncontainer: {image: nginx}\n---\nid: db\ndesired_state: Stopped\n"
@@ -19,6 +19,8 @@ async def test_every_file_is_served_with_its_type_and_security_headers(api: Runn
             assert "script-src 'self'" in rules
             assert "unsafe" not in rules
             assert response.headers["X-Content-Type-Options"] == "nosniff"
+            kept = "immutable" if name.startswith(ASSETS) else "no-cache"
+            assert kept in response.headers["Cache-Control"]
 
 
 async def test_an_unchanged_file_is_304(api: RunningGateway) -> None:
@@ -44,7 +46,7 @@ async def test_short_paths_redirect_to_the_dashboard(api: RunningGateway, path: 
         assert (response.status, response.url.path) == (200, PREFIX)
 
 
-@pytest.mark.parametrize("path", ["../serving.py", "%2e%2e/serving.py", "views/", "missing.js"])
+@pytest.mark.parametrize("path", ["../serving.py", "%2e%2e/serving.py", "assets/", "missing.js"])
 async def test_other_paths_under_ui_are_404(api: RunningGateway, path: str) -> None:
     async with api.session.get(f"{PREFIX}{path}") as response:
         assert response.status == 404
