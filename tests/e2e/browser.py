@@ -70,7 +70,8 @@ class Browser:
         self.logged_errors()
         yield self
         self.script("sessionStorage.clear(); localStorage.clear()")
-        assert self.logged_errors() == []
+        errors = self.logged_errors()
+        assert errors == [], errors
 
     def open(self, page: str = "") -> None:
         """Load the page again, without state in memory."""
@@ -130,6 +131,8 @@ class Browser:
         def pressed() -> bool:
             for button in self.find_all(f"{css} button:enabled"):
                 if button.text == name:
+                    # Otherwise it may be below the last line, which stays at the bottom.
+                    self.script("arguments[0].scrollIntoView({ block: 'center' })", button)
                     button.click()
                     return True
             return False

@@ -12,7 +12,7 @@ export function useShortcuts(): void {
 }
 
 function onKey(event: KeyboardEvent): void {
-  const target = event.target as HTMLElement;
+  const target = event.composedPath()[0] as HTMLElement; // inside of a shadow root, too
   if (event.key === "/" && !isTyping(target) && !event.ctrlKey && !event.metaKey) {
     const filter = document.querySelector<HTMLInputElement>("[data-filter]");
     if (!filter) return;

@@ -6,10 +6,11 @@ import { CapacityBars } from "../../components/capacity";
 import { Card, Quiet } from "../../components/card";
 import { NodeLink } from "../../components/links";
 import { Status } from "../../components/status";
-import { Timeline } from "../../components/timeline";
 import { When } from "../../components/when";
 import { counted } from "../../format";
 import { emptyText, useAppState, type State } from "../../state/store";
+import { Changes, Problems } from "./attention";
+import { NodeTiles } from "./tiles";
 
 const EVENTS_SHOWN = 12, NODES_SHOWN = 5;
 
@@ -24,12 +25,12 @@ function View() {
         <Card title="Nodes">{summary ? <Nodes state={state} summary={summary} /> : <Placeholder />}</Card>
         <Card title="Control plane">{mode ? <Mode view={mode} /> : <Placeholder />}</Card>
         <Card title="Capacity" width="wide">
-          {nodes.size ? <CapacityBars nodes={nodes.values()} /> : <Quiet>{emptyText(nodesRead, "No node has joined yet.")}</Quiet>}
+          {nodes.size
+            ? <><CapacityBars nodes={nodes.values()} /><NodeTiles nodes={[...nodes.values()]} /></>
+            : <Quiet>{emptyText(nodesRead, "No node has joined yet.")}</Quiet>}
         </Card>
-        <Card title="Latest events" width="wide">
-          <Timeline events={state.events} limit={EVENTS_SHOWN} empty={emptyText(state.eventsRead, "No events yet.")} />
-          <p><a href="#/events">All events</a></p>
-        </Card>
+        <Problems state={state} />
+        <Changes events={state.events} isRead={state.eventsRead} limit={EVENTS_SHOWN} />
       </div>
     </>
   );

@@ -14,7 +14,8 @@ import { Timeline } from "../../components/timeline";
 import { useReading } from "../../state/reading";
 import { emptyText, useAppState } from "../../state/store";
 import { WorkloadActions } from "./actions";
-import { Details, History, Reason, Runtime, Spec } from "./details";
+import { Data, Details, History, Reason, Runtime, Services } from "./details";
+import { SpecEditor } from "./spec_editor";
 import { Usage } from "./usage";
 
 const EVENTS_SHOWN = 200;
@@ -35,12 +36,14 @@ function View({ route: { id } }: { route: Route }) {
       <Reason view={view} />
       <div class="grid">
         <Details view={view} />
-        <Runtime view={view} />
+        <Runtime view={view} node={state.nodes.get(view.assigned_node_id ?? "")} />
+        <Services view={view} />
+        <Data view={view} />
         <Card title="Placement" width="two">{placement.value ? <Explanation response={placement.value} /> : <Quiet>Loading …</Quiet>}</Card>
         <Usage view={view} />
         <Card title="Events" width="wide">{events ? <Timeline events={events} about={id} /> : <Quiet>Loading …</Quiet>}</Card>
         <History view={view} />
-        <Spec view={view} />
+        <SpecEditor view={view} />
         <Card title="Log" width="wide"><Log id={id} /></Card>
       </div>
     </>
@@ -63,4 +66,4 @@ function useAnnouncedStatus(id: string, status: string | undefined): void {
   }, [id, status]);
 }
 
-export const workload: Page = { title: ({ id }) => id, needs: ({ id }) => ({ workload: id }), View };
+export const workload: Page = { title: ({ id }) => id, needs: ({ id }) => ({ workload: id, nodes: true }), View };
