@@ -51,6 +51,16 @@ export interface ApplyWorkloadResponse {
   revision_id?: string;
 }
 
+export interface ApplyWorkloadsRequest {
+  workloads?: ApplyWorkloadRequest[];
+}
+
+export interface ApplyWorkloadsResponse {
+  accepted?: boolean;
+  reason?: string;
+  results?: WorkloadApplied[];
+}
+
 export interface AutomationSuggestion {
   suggestion_id?: string;
   policy_id?: string;
@@ -1201,6 +1211,14 @@ export interface WatchEventsRequest {
   bookmarks?: boolean;
 }
 
+export interface WorkloadApplied {
+  workload_id?: string;
+  success?: boolean;
+  failure_reason?: "FAILURE_REASON_UNSPECIFIED" | "IMAGE_PULL_FAILED" | "IMAGE_NOT_FOUND" | "INSUFFICIENT_RESOURCES" | "INVALID_SPEC" | "RUNTIME_ERROR" | "NETWORK_ERROR" | "STORAGE_ERROR" | "VM_BOOT_FAILED";
+  error_message?: string;
+  revision_id?: string;
+}
+
 export interface WorkloadPlan {
   workload_id?: string;
   action?: string;
@@ -1340,6 +1358,7 @@ export interface Operations {
   RevokeToken: { request: { token_id?: string }; response: TokenAnswer };
   ListVolumes: { request: { node_id?: string; workload_id?: string; name?: string; limit?: number; cursor?: string }; response: ListVolumesResponse };
   DeleteVolume: { request: { node_id?: string; workload_id?: string; name?: string }; response: DeleteVolumeResponse };
+  ApplyWorkloads: { request: ApplyWorkloadsRequest; response: ApplyWorkloadsResponse };
   ListWorkloads: { request: { node_id?: string; status?: string; limit?: number; cursor?: string }; response: ListWorkloadsResponse };
   ApplyWorkload: { request: ApplyWorkloadRequest; response: ApplyWorkloadResponse };
   DeleteWorkload: { request: { workload_id?: string }; response: DeleteWorkloadResponse };
@@ -1416,6 +1435,7 @@ export const OPERATIONS: Record<keyof Operations, readonly [string, string, bool
   RevokeToken: ["DELETE", "/tokens/{token_id}", false],
   ListVolumes: ["GET", "/volumes", false],
   DeleteVolume: ["DELETE", "/volumes/{node_id}/{workload_id}/{name}", false],
+  ApplyWorkloads: ["POST", "/workloads", true],
   ListWorkloads: ["GET", "/workloads", false],
   ApplyWorkload: ["PUT", "/workloads/{workload_id}", true],
   DeleteWorkload: ["DELETE", "/workloads/{workload_id}", false],

@@ -7,7 +7,6 @@ records.py            RECORDS, the table of record types; every other list of re
 memory.py             puts each type of record into memory and drops it
 sync.py               loads a snapshot, follows changes, encodes memory, lists what a rebuild keeps;
                       StateLoader does so for a running scheduler
-sharing.py            one copy of equal parts of the records of a load
 quarantine.py         unreadable records, and the writes they block
 event_log.py          the stored events, and their watchers
 

@@ -13,23 +13,36 @@ from datetime import datetime, timedelta
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from persys.core.recovery.merge import Merged
 from persys.errors import CompactedError, QuarantinedError, RefusedError
 from persys.infra.aio.offload import TimeSlice
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
+from persys.model.event import Event
+from persys.model.ids import Revision
+from persys.model.placement import Assignment
+from persys.model.spec import Spec
+from persys.model.status import WorkloadStatus
+from persys.model.workload import Workload
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.quarantine import Quarantined
 from persys.scheduler.state.records import RECORDS, RecordType, Unreadable, type_of
-from persys.scheduler.state.sharing import SharedParts
 from persys.store.port import Snapshot, WatchEvent
 from persys.wire.stored import records
 from persys.wire.stored.records import NewerSchemaError
 
 STEPS_PER_LOOK = 32  # a step takes microseconds
 _POSITION = {kind.name: position for position, kind in enumerate(RECORDS)}
+# The fields of numerous records that are hashable and often equal.
+_SHARED_FIELDS: dict[type[Struct], tuple[str, ...]] = {
+    Workload: ("id", "revision", "resources", "rules"),
+    Assignment: ("workload_id", "node_id", "reserved", "host_ports", "why", "rules"),
+    WorkloadStatus: ("workload_id", "revision", "message"),
+    Event: ("workload_id", "node_id", "revision", "message", "identity", "source"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +76,7 @@ async def load_in_slices(
 def _decoded(snapshot: Snapshot) -> _Decoded:
     found: dict[str, dict[str, Struct]] = {kind.name: {} for kind in RECORDS}
     unreadable: list[tuple[RecordType, Quarantined]] = []
-    parts = SharedParts()
+    parts = _SharedParts()
     for stored in snapshot.records:
         key = stored.key
         kind = type_of(key)
@@ -237,3 +250,34 @@ class StateLoader:
             self._supervisor.record("record", one.key, QuarantinedError(one.reason))
         if len(unreported) > QUARANTINED_NAMED_MAX:
             log.error("records.quarantined", count=len(quarantine), last=unreported[-1].key)
+
+
+class _SharedParts:
+    """Equal parts of the records of one load, so that memory has one copy of each.
+
+    Decoding makes new objects for every record, but most are equal to others: the id of a workload is in
+    three records and several events, and all members of a set have the same spec, resources and rules.
+    Records are frozen, so nothing changes a shared part. It is dropped after the load.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[object, object] = {}
+        self._specs: dict[Revision, Spec] = {}
+
+    def share(self, record: Struct) -> None:
+        """Replace parts of a new record by equal parts of earlier ones."""
+        parts = self._parts
+        for name in _SHARED_FIELDS.get(type(record), ()):
+            part = getattr(record, name)
+            known = parts.setdefault(part, part)
+            # Equal values of different types, such as 1 and True, are not the same part.
+            if known is not part and type(known) is type(part):
+                force_setattr(record, name, known)
+        if isinstance(record, Workload):
+            self._share_spec(record)
+
+    def _share_spec(self, workload: Workload) -> None:
+        """Specs are not hashable; the revision is a hash of the spec and more."""
+        known = self._specs.setdefault(workload.revision, workload.spec)
+        if known is not workload.spec and known == workload.spec:
+            force_setattr(workload, "spec", known)
