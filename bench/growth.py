@@ -25,7 +25,7 @@ import grpc
 
 from bench.heartbeats import WORKLOADS_EACH, Agents, an_apply, filled, simulated, until_quiet
 from bench.processes import cpu_seconds, scheduler
-from bench.stored import commit_bare, units
+from bench.stored import commit_bare, node_name, units
 from bench.verdict import Verdict, report
 from persys.infra.clock import SystemClock
 from persys.store.sqlite import SqliteStore
@@ -168,16 +168,20 @@ async def _replaced(
         while True:
             summary = await _read(stub, during)
             if summary.not_ready_nodes >= rack and summary.running_workloads == workloads:
-                moved = await stub.GetWorkload(pb.GetWorkloadRequest(workload_id="stored-0"))
-                if moved.workload.status == "Running" and perf_counter() - killed_at > (
-                    LEASE_SECONDS + GRACE_SECONDS
-                ):
+                left = [await _assigned(stub, number) for number in range(rack)]
+                if not any(left):
                     break
             assert perf_counter() - killed_at < RACK_DEADLINE_SECONDS, (
                 f"not placed again: {summary}"
             )
         seconds = perf_counter() - killed_at - LEASE_SECONDS - GRACE_SECONDS
     return seconds, _p99(during), _p99(before)
+
+
+async def _assigned(stub: control_pb2_grpc.AgentControlStub, number: int) -> bool:
+    """Whether workloads are still assigned to the node."""
+    request = pb.ListWorkloadsRequest(node_id=node_name(number))
+    return bool((await stub.ListWorkloads(request, timeout=60)).workloads)
 
 
 async def _read(
