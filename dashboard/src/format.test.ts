@@ -12,7 +12,7 @@ test.each([[0, "0 B"], [2048, "2.0 KiB"], ["52428800", "50 MiB"], [undefined, "0
 });
 
 test("ages are by the clock of the server", () => {
-  setServerTime(new Date(Date.now() + 3_600_000).toUTCString());
+  setServerTime(new Date(Date.now() + 3_630_000).toUTCString());
 
   expect(ago(new Date().toISOString())).toBe("60 min ago");
   setServerTime(new Date().toUTCString());
