@@ -51,9 +51,8 @@ def stopped_after(workload: Workload, *, node_workload_count: int) -> timedelta:
 
 
 UNANSWERED_MAX = 2  # orders in a row
-START_DEADLINE = timedelta(
-    minutes=10
-)  # for a copy that is kept: until the workload must run elsewhere
+# A copy that is kept is removed by then, although the workload does not run elsewhere.
+START_DEADLINE = timedelta(minutes=10)
 RUNS_ONCE = "it runs once, and stays until it has ended"
 
 
