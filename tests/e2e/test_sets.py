@@ -129,6 +129,9 @@ def test_promise_14_an_update_keeps_enough_members_healthy(
 
 
 @pytest.mark.parametrize(
+    "spec", [CONTAINER, pytest.param(STACK, marks=pytest.mark.full)], ids=["containers", "stacks"]
+)
+@pytest.mark.parametrize(
     ("change", "update"),
     [
         ({"image": "persys-missing:1"}, {"healthy_deadline": "20s"}),
@@ -142,13 +145,14 @@ def test_promise_15_a_revision_that_fails_its_gate_is_rolled_back_after_one_batc
     persysctl: Persysctl,
     set_file: Callable[..., str],
     unique_id: str,
+    spec: str,
     change: dict[str, str],
     update: dict[str, str],
 ) -> None:
-    deploy(cluster, persysctl, set_file(), unique_id)
+    deploy(cluster, persysctl, set_file(spec), unique_id)
 
     with HealthyContainers(cluster.node_id) as healthy:
-        done = apply(persysctl, set_file(version=2, **change, **update))
+        done = apply(persysctl, set_file(spec, version=2, **change, **update))
         assert done.returncode != 0
         assert "rolled back" in done.stderr + done.stdout
         eventually(lambda: healthy.count() == REPLICAS, "all members are healthy", within=120)
