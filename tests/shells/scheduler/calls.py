@@ -452,6 +452,7 @@ class Call:
 
     request: Callable[[str], Any]
     event: str = ""  # the kind of the event that names the caller
+    event_count: int = 1
     before: Callable[[World, str], Awaitable[None]] = field(default=nothing)
 
 
@@ -467,6 +468,7 @@ CALLS: dict[str, Call] = {
             workloads=[an_apply(f"{name}-new"), an_apply(f"{name}-other")]
         ),
         "WorkloadCreated",
+        event_count=2,
     ),
     "DeleteWorkload": Call(
         lambda name: pb.DeleteWorkloadRequest(workload_id=name),

@@ -35,7 +35,7 @@ from persys.model.workload import Desired, Order
 from persys.wire.agent.legacy_agents import RUNTIME_NOT_AVAILABLE
 from persys.wire.stored.revision import revision_of
 
-VOLUME_CHECK_SECONDS = 4.0  # less than the deadline of a call of the scheduler
+VOLUME_CHECK_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
