@@ -41,6 +41,7 @@ from persys.wire.specfile.parser import read_documents, read_spec_file
 from persys.wire.specfile.spec_documents import (
     JobDocument,
     PoolDocument,
+    ServiceDocument,
     SetDocument,
     SpecDocument,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "RolloutResult",
     "RunResult",
     "SchedulerClient",
+    "ServiceDocument",
     "SetDocument",
     "SettingsError",
     "SpecDocument",

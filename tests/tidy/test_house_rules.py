@@ -37,7 +37,7 @@ CLIENT_MODULES = {
     },
     "persys.store.gen": {"store/etcd.py"},
     "websockets": {"client/rest/exec.py"},
-    "dns": {"infra/net/srv.py"},
+    "dns": {"infra/net/srv.py", "infra/net/dns_wire.py"},
     "opentelemetry": {"infra/telemetry/otlp.py"},
     # One loader with limits for all YAML that anyone sends.
     "yaml": {"core/bounded_yaml.py"},

@@ -32,6 +32,10 @@ export interface ApplyJobRequest {
   job?: JobSpec;
 }
 
+export interface ApplyServiceRequest {
+  service?: ServiceSpec;
+}
+
 export interface ApplySetRequest {
   set?: SetSpec;
   desired_state?: string;
@@ -236,6 +240,13 @@ export interface EventView {
   rule?: string;
 }
 
+export interface ExcludedMember {
+  workload_id?: string;
+  node_id?: string;
+  health?: string;
+  reason?: string;
+}
+
 export interface ExecExit {
   code?: number;
 }
@@ -357,6 +368,14 @@ export interface GetNodeResponse {
 
 export interface GetRecordRequest {
   key?: string;
+}
+
+export interface GetServiceRequest {
+  service_id?: string;
+}
+
+export interface GetServiceResponse {
+  service?: ServiceView;
 }
 
 export interface GetSetRequest {
@@ -539,6 +558,14 @@ export interface ListSecretsRequest {
 
 export interface ListSecretsResponse {
   secrets?: SecretView[];
+}
+
+export interface ListServicesRequest {
+  endpoints?: boolean;
+}
+
+export interface ListServicesResponse {
+  services?: ServiceView[];
 }
 
 export interface ListSetsRequest {
@@ -1039,6 +1066,59 @@ export interface SecretView {
   used_by?: string[];
 }
 
+export interface ServiceAnswer {
+  accepted?: boolean;
+  reason?: string;
+  service?: ServiceView;
+  outcome?: string;
+}
+
+export interface ServiceEndpoint {
+  workload_id?: string;
+  node_id?: string;
+  port_name?: string;
+  host?: string;
+  port?: number;
+  protocol?: string;
+  weight?: number;
+  revision_id?: string;
+  healthy_since?: string;
+}
+
+export interface ServicePort {
+  name?: string;
+  port?: number;
+  protocol?: string;
+}
+
+export interface ServiceRequest {
+  service_id?: string;
+}
+
+export interface ServiceSelector {
+  set?: string;
+  labels?: Record<string, string>;
+  weight?: number;
+}
+
+export interface ServiceSpec {
+  service_id?: string;
+  ports?: ServicePort[];
+  members?: ServiceSelector[];
+  hosts?: string[];
+}
+
+export interface ServiceView {
+  spec?: ServiceSpec;
+  created_at?: string;
+  updated_at?: string;
+  dns_name?: string;
+  member_count?: number;
+  healthy_count?: number;
+  endpoints?: ServiceEndpoint[];
+  excluded?: ExcludedMember[];
+}
+
 export interface SetAnswer {
   accepted?: boolean;
   reason?: string;
@@ -1297,6 +1377,7 @@ export interface Operations {
   GetCapacity: { request: GetCapacityRequest; response: GetCapacityResponse };
   ListClusters: { request: Record<string, never>; response: { default_cluster_id?: string; clusters?: ({ id?: string; name?: string; routing_strategy?: string; total_schedulers?: number; healthy_schedulers?: number; schedulers?: ({ id?: string; address?: string; is_leader?: boolean; healthy?: boolean; last_seen?: string | null })[] })[] } };
   GetCluster: { request: { cluster?: string }; response: { default_cluster_id?: string; cluster?: { id?: string; name?: string; routing_strategy?: string; total_schedulers?: number; healthy_schedulers?: number; schedulers?: ({ id?: string; address?: string; is_leader?: boolean; healthy?: boolean; last_seen?: string | null })[] } } };
+  GetTraefikOfCluster: { request: { cluster?: string }; response: { http?: Record<string, unknown>; tcp?: Record<string, unknown> } };
   GetDiagnostics: { request: Record<string, never>; response: DiagnosticsView };
   ListDrifts: { request: { node_id?: string; workload_id?: string; type?: string; limit?: number; cursor?: string }; response: ListDriftsResponse };
   ListEvents: { request: { workload_id?: string; node_id?: string; kinds?: string[]; since?: string; after_sequence?: string; limit?: number; cursor?: string }; response: ListEventsResponse };
@@ -1339,6 +1420,10 @@ export interface Operations {
   ListSecrets: { request: { limit?: number; cursor?: string }; response: ListSecretsResponse };
   PutSecret: { request: PutSecretRequest; response: SecretAnswer };
   DeleteSecret: { request: { name?: string }; response: SecretAnswer };
+  ApplyService: { request: ApplyServiceRequest; response: ServiceAnswer };
+  ListServices: { request: { endpoints?: boolean; limit?: number; cursor?: string }; response: ListServicesResponse };
+  GetService: { request: { service_id?: string }; response: GetServiceResponse };
+  DeleteService: { request: { service_id?: string }; response: ServiceAnswer };
   ApplySet: { request: ApplySetRequest; response: SetAnswer };
   ListSets: { request: { limit?: number; cursor?: string }; response: ListSetsResponse };
   GetSet: { request: { set_id?: string }; response: GetSetResponse };
@@ -1356,6 +1441,7 @@ export interface Operations {
   CreateToken: { request: CreateTokenRequest; response: CreateTokenResponse };
   ListTokens: { request: { limit?: number; cursor?: string }; response: ListTokensResponse };
   RevokeToken: { request: { token_id?: string }; response: TokenAnswer };
+  GetTraefik: { request: Record<string, never>; response: { http?: Record<string, unknown>; tcp?: Record<string, unknown> } };
   ListVolumes: { request: { node_id?: string; workload_id?: string; name?: string; limit?: number; cursor?: string }; response: ListVolumesResponse };
   DeleteVolume: { request: { node_id?: string; workload_id?: string; name?: string }; response: DeleteVolumeResponse };
   ApplyWorkloads: { request: ApplyWorkloadsRequest; response: ApplyWorkloadsResponse };
@@ -1374,6 +1460,7 @@ export const OPERATIONS: Record<keyof Operations, readonly [string, string, bool
   GetCapacity: ["POST", "/capacity", true],
   ListClusters: ["GET", "/clusters", false],
   GetCluster: ["GET", "/clusters/{cluster}", false],
+  GetTraefikOfCluster: ["GET", "/clusters/{cluster}/traefik", false],
   GetDiagnostics: ["GET", "/diagnostics", false],
   ListDrifts: ["GET", "/drifts", false],
   ListEvents: ["GET", "/events", false],
@@ -1416,6 +1503,10 @@ export const OPERATIONS: Record<keyof Operations, readonly [string, string, bool
   ListSecrets: ["GET", "/secrets", false],
   PutSecret: ["PUT", "/secrets/{name}", true],
   DeleteSecret: ["DELETE", "/secrets/{name}", false],
+  ApplyService: ["POST", "/services", true],
+  ListServices: ["GET", "/services", false],
+  GetService: ["GET", "/services/{service_id}", false],
+  DeleteService: ["DELETE", "/services/{service_id}", false],
   ApplySet: ["POST", "/sets", true],
   ListSets: ["GET", "/sets", false],
   GetSet: ["GET", "/sets/{set_id}", false],
@@ -1433,6 +1524,7 @@ export const OPERATIONS: Record<keyof Operations, readonly [string, string, bool
   CreateToken: ["POST", "/tokens", true],
   ListTokens: ["GET", "/tokens", false],
   RevokeToken: ["DELETE", "/tokens/{token_id}", false],
+  GetTraefik: ["GET", "/traefik", false],
   ListVolumes: ["GET", "/volumes", false],
   DeleteVolume: ["DELETE", "/volumes/{node_id}/{workload_id}/{name}", false],
   ApplyWorkloads: ["POST", "/workloads", true],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from persys.client.calls import SchedulerCalls
 from persys.client.cluster import ClusterCalls, NodeCalls
 from persys.client.grpc.channel import RequestRefusedError, call
-from persys.client.sets_jobs import JobCalls, SetCalls
+from persys.client.sets_jobs import JobCalls, ServiceCalls, SetCalls
 from persys.client.workloads import WorkloadCalls
 from persys.errors import RefusedError, UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -188,7 +188,9 @@ class AdminCalls(SchedulerCalls):
         return response.detail
 
 
-class SchedulerClient(WorkloadCalls, SetCalls, JobCalls, NodeCalls, ClusterCalls, AdminCalls):
+class SchedulerClient(
+    WorkloadCalls, SetCalls, JobCalls, ServiceCalls, NodeCalls, ClusterCalls, AdminCalls
+):
     """Safe for use by several threads. After UnavailableError, a change may or may not have been made."""
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Sets with their rollouts, and jobs with their runs."""
+"""Sets with their rollouts, jobs with their runs, and services with their endpoints."""
 
 from collections.abc import Callable
 
@@ -100,6 +100,42 @@ class JobCalls(SchedulerCalls):
         return self._change_job(self._stub.CancelRun, request).job
 
     def _change_job(self, method: Callable[..., pb.JobAnswer], request: Message) -> pb.JobAnswer:
+        response = call(method, request, timeout=self._timeout)
+        if not response.accepted:
+            raise RequestRefusedError(response.reason or _WITHOUT_A_REASON)
+        return response
+
+
+class ServiceCalls(SchedulerCalls):
+    def apply_service(self, service: pb.ServiceSpec) -> pb.ServiceAnswer:
+        """Create or update a service. `outcome` of the answer is created, updated or unchanged."""
+        request = pb.ApplyServiceRequest(service=service)
+        return self._change_service(self._stub.ApplyService, request)
+
+    def list_services(self, *, endpoints: bool = False) -> list[pb.ServiceView]:
+        """With `endpoints`, each with its endpoints."""
+        request = pb.ListServicesRequest(endpoints=endpoints)
+        response: pb.ListServicesResponse = call(
+            self._stub.ListServices, request, timeout=self._timeout
+        )
+        return list(response.services)
+
+    def get_service(self, service_id: str) -> pb.ServiceView:
+        """With its endpoints, and the members that are not endpoints."""
+        request = pb.GetServiceRequest(service_id=service_id)
+        response: pb.GetServiceResponse = call(
+            self._stub.GetService, request, timeout=self._timeout
+        )
+        return response.service
+
+    def delete_service(self, service_id: str) -> pb.ServiceView:
+        """Its members continue to run."""
+        request = pb.ServiceRequest(service_id=service_id)
+        return self._change_service(self._stub.DeleteService, request).service
+
+    def _change_service(
+        self, method: Callable[..., pb.ServiceAnswer], request: Message
+    ) -> pb.ServiceAnswer:
         response = call(method, request, timeout=self._timeout)
         if not response.accepted:
             raise RequestRefusedError(response.reason or _WITHOUT_A_REASON)

@@ -40,6 +40,7 @@ class Announcement(Struct, frozen=True):
     cluster_uid: str = ""
     node_id: str = ""  # a label may not show it
     ttl: int = TTL_SECONDS
+    weight: int = 0  # of SRV records; 0: all have the same
 
 
 class Zone(NamedTuple):
@@ -106,7 +107,7 @@ def announce_agent(node: Node, zone: Zone) -> Announcement | None:
     found = _ENDPOINT.fullmatch(node.endpoint)
     if found is None:
         return None
-    host, port = _host(found["six"] or found["host"]), int(found["port"])
+    host, port = usable_host(found["six"] or found["host"]), int(found["port"])
     if not host or not 0 < port <= PORT_MAX:
         return None
     return Announcement(host, port, zone.cluster_uid, node.id)
@@ -158,7 +159,7 @@ def compare(
     )
 
 
-def _host(text: str) -> str:
+def usable_host(text: str) -> str:
     """A reachable address or host name, or an empty string."""
     try:
         address = ip_address(text)

@@ -15,6 +15,7 @@
     nodepool.py    node pools and their machines
     sets.py        sets: their templates, policies and rollouts
     job.py         jobs and their runs
+    service.py     services: names with members behind them
     secret.py      stored secrets, and references to them
 
 Every other package imports it. It imports only errors.

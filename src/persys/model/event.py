@@ -102,6 +102,9 @@ class EventKind(StrEnum):
     RUN_SUCCEEDED = "RunSucceeded"
     RUN_FAILED = "RunFailed"
     RUN_CANCELLED = "RunCancelled"
+    SERVICE_CREATED = "ServiceCreated"
+    SERVICE_UPDATED = "ServiceUpdated"
+    SERVICE_DELETED = "ServiceDeleted"
     RECORD_READ = "RecordRead"
     RECORD_DELETED = "RecordDeleted"
 

@@ -13,6 +13,7 @@ commit/        group commit, and what keeps memory equal to the store
 state/         the cluster in memory, and the table of record types
 dispatch/      orders to agents, and their replies
 membership/    registration, heartbeats, leases and removal of nodes
+services/      names with the healthy members of sets and labelled workloads behind them
 nodepools/     machines of providers that join as nodes when workloads wait
 drift/         orphans, tombstones and other differences between nodes and records
 recovery/      modes of the control plane, snapshots, rebuild, repair of records

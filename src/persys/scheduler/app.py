@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from persys.core.dns_names import scheduler_service
+from persys.core.dns_names import Zone, scheduler_service
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Loop, Supervisor
 from persys.infra.clock import Clock
@@ -22,6 +22,7 @@ from persys.scheduler.auth.tokens import Tokens
 from persys.scheduler.build import MachineSources
 from persys.scheduler.discovery import endpoints
 from persys.scheduler.discovery.dns_records import QUERY_SECONDS, Discovery, NameCheck
+from persys.scheduler.discovery.service_records import ClusterNames, ServiceRecords
 from persys.scheduler.dispatch.agent_client import Connect, connect_over_grpc
 from persys.scheduler.ha.leader_key import not_leading
 from persys.scheduler.ha.leader_lease import LeaderLease
@@ -79,6 +80,7 @@ class Scheduler:
         `supervisor` and `metrics` belong to the process: pass both, or none.
         """
         self._settings = settings
+        self._zone = endpoints.zone_of(settings)
         self._store = store
         self._clock = clock
         self.metrics = metrics or Metrics()
@@ -113,6 +115,7 @@ class Scheduler:
             self._settings.placement_strategy,
             node_changed=signals.node_changed.emit,
             member_changed=signals.member_changed.emit,
+            service_changed=signals.service_member_changed.emit,
         )
         return build.Base(
             self._settings,
@@ -160,6 +163,10 @@ class Scheduler:
         )
         self.removed, self.removal = nodes.removed, nodes.removal
         self.leases, self.membership = nodes.leases, nodes.membership
+        services = build.build_services(base, commit, self.zone)
+        self.services, self.endpoint_table = services.services, services.table
+        self.names = self._cluster_names()
+        base.signals.node_changed.connect(self.names.node_changed)
         self.discovery = self._discovery(names) if names is not None else None
         build.connect(base, reconcile, agents, dispatch, self.leases, self.discovery)
         self.home_contacts = HomeContacts(self.cluster, self.reconciler, self.modes, base.clock)
@@ -260,7 +267,7 @@ class Scheduler:
 
     def _name_check(self) -> NameCheck:
         return NameCheck(
-            service=scheduler_service(endpoints.zone_of(self._settings)),
+            service=scheduler_service(self._zone),
             endpoint=lambda: endpoints.endpoint_of(self._settings),
             lookup=self._look_up,
             supervisor=self.supervisor,
@@ -318,17 +325,32 @@ class Scheduler:
         settings = self._settings
         return control_api(self, settings, self._store, self._clock, policy_of(settings))
 
+    def zone(self) -> Zone:
+        """The DNS domains of this cluster."""
+        marker = self.leader_key.marker
+        return self._zone._replace(cluster_uid=marker.uid if marker is not None else "")
+
+    def _cluster_names(self) -> ClusterNames:
+        settings = self._settings
+        return ClusterNames(
+            self.cluster,
+            self.endpoint_table,
+            zone=self.zone,
+            address=lambda: endpoints.address_of(settings),
+            port=endpoints.port_of(settings),
+        )
+
     def _discovery(self, names: Store) -> Discovery:
         settings, lead = self._settings, self.leader_key
-        zone = endpoints.zone_of(settings)
         # A different etcd does not hold the leader key, so writes to it cannot be fenced.
         same_etcd = not settings.discovery_etcd_endpoints
         return Discovery(
             self.cluster,
             names,
             self._clock,
+            services=ServiceRecords(self.cluster, self.endpoint_table, self._clock),
             supervisor=self.supervisor,
-            zone=lambda: zone._replace(cluster_uid=lead.marker.uid if lead.marker else ""),
+            zone=self.zone,
             address=lambda: endpoints.address_of(settings),
             port=endpoints.port_of(settings),
             fence=lambda: lead.fence if same_etcd else None,
@@ -353,6 +375,7 @@ class Scheduler:
                 leads=lambda: self.leader_key.fence is not None,
                 unanswered=self.agents.unanswered,
                 records=self.store_watch.record_count,
+                endpoint_count=lambda service: self.endpoint_table.of(service).healthy_count,
                 file_bytes=file_bytes(settings.store),
             ),
             lease=settings.node_lease.total_seconds(),

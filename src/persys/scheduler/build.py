@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
+from persys.core.dns_names import Zone
 from persys.core.event_retention import EventLimits
 from persys.errors import PersysError
 from persys.infra.aio.keyed_lock import KeyedLock
@@ -60,6 +61,8 @@ from persys.scheduler.reconcile.situation_builder import SituationBuilder
 from persys.scheduler.recovery.mode import ModeTracker
 from persys.scheduler.secrets.references import Resolver, SecretSource
 from persys.scheduler.secrets.store import SecretStore
+from persys.scheduler.services.endpoint_table import EndpointTable
+from persys.scheduler.services.services import Services
 from persys.scheduler.sets.autoscaler import Autoscaler, query_value
 from persys.scheduler.sets.controller import SetController
 from persys.scheduler.sets.member_states import MemberStates
@@ -163,6 +166,12 @@ class JobParts:
     controller: JobController
     jobs: Jobs
     views: JobViews
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceParts:
+    services: Services
+    table: EndpointTable
 
 
 def build_commit(
@@ -541,6 +550,14 @@ def build_jobs(base: Base, commit: CommitParts, reconcile: ReconcileParts) -> Jo
     return JobParts(controller, jobs, JobViews(cluster, jobs, clock))
 
 
+def build_services(base: Base, commit: CommitParts, zone: Callable[[], Zone]) -> ServiceParts:
+    """Services: the records that users change, and their endpoints."""
+    table = EndpointTable(base.cluster, base.signals.endpoints_changed)
+    base.signals.service_member_changed.connect(table.note)
+    base.signals.node_changed.connect(table.node_changed)
+    return ServiceParts(Services(base.cluster, commit.committer, base.clock, zone=zone), table)
+
+
 def connect(
     base: Base,
     reconcile: ReconcileParts,
@@ -563,6 +580,7 @@ def connect(
     signals.node_changed.connect(close_old_connections)
     if discovery is not None:
         signals.node_changed.connect(discovery.node_changed)
+        signals.endpoints_changed.connect(discovery.service_changed)
     signals.node_called.connect(lambda call: reachability.note(call.node_id, call.problem))
     signals.node_replies.connect(cleaner.request_removals)
     signals.node_returned.connect(

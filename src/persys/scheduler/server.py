@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 
 from persys.core.auth.denials import Denial
+from persys.core.services.answers import Answer, Outcome
 from persys.errors import (
     ConflictError,
     FencedError,
@@ -78,11 +79,13 @@ class SchedulerServer:
         tls: Tls | None,
         router: LeaderRouter,
         names: EtcdOptions | None = None,
+        dns: tuple[str, int] | None = None,
         shared: bool = False,
         new_replica: Callable[..., Scheduler] = Scheduler,
         loaded: Callable[[], None] = lambda: None,
     ) -> None:
-        """`names` is the etcd that CoreDNS reads. A simulation passes its own `router` and `new_replica`.
+        """`names` is the etcd that CoreDNS reads; `dns` is where this process serves DNS.
+        A simulation passes its own `router` and `new_replica`.
 
         `loaded` is called when this process becomes the leader: all records are in memory then.
 
@@ -91,6 +94,7 @@ class SchedulerServer:
         self._settings = settings
         self._clock = clock
         self._names = names
+        self._dns = dns
         self._shared = shared
         self._metrics = Metrics()
         self.supervisor = Supervisor("scheduler", clock, self._metrics.registry)
@@ -132,6 +136,7 @@ class SchedulerServer:
             async with asyncio.TaskGroup() as group:
                 replicas = group.create_task(self.run_replicas())
                 renewing = group.create_task(self._renew())
+                answering = group.create_task(self._serve_dns())
                 await self._router.until_serving()  # no port is opened before calls can be served
                 await side.start(settings.grpc_addr, settings.metrics_port)
                 port = await start_server(
@@ -150,6 +155,7 @@ class SchedulerServer:
                 self._is_stopping = True
                 replicas.cancel()
                 renewing.cancel()
+                answering.cancel()
         finally:
             await server.stop(0)
             await side.stop()
@@ -195,6 +201,26 @@ class SchedulerServer:
     async def _renew(self) -> None:
         if self._tls is not None:
             await self.supervisor.keep_running(Loop("certificate", self._tls.run))
+
+    async def _serve_dns(self) -> None:
+        if self._dns is None:
+            return
+        from persys.infra.net.dns_server import DnsServer  # only schedulers without CoreDNS need it
+
+        server = DnsServer(
+            *self._dns,
+            self._resolve,
+            self._clock,
+            supervisor=self.supervisor,
+            count=self._metrics.dns_answered,
+        )
+        await self.supervisor.keep_running(Loop("dns", server.run))
+
+    def _resolve(self, name: str) -> Answer:
+        """Before the records are loaded no name is known: clients ask again."""
+        if self._replica is None or not self._replica.loader.has_loaded:
+            return Answer(Outcome.REFUSED)
+        return self._replica.names.resolve(name)
 
     def _open(self, replica: Scheduler) -> None:
         self._standby = None
@@ -293,6 +319,7 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         store,
         clock,
         names=names,
+        dns=discovery_endpoints.dns_listen_of(settings) if names is None else None,
         shared=shared,
         tls=tls,
         router=LeaderRouter(leader_connector(tls)),

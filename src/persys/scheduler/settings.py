@@ -84,6 +84,12 @@ class SchedulerSettings(TlsSettings, TraceSettings):
         "PERSYS_DNS_SERVER",
         help="DNS server for the check of this scheduler's names, HOST or HOST:PORT; default: of the system",
     )
+    dns_listen: str = setting(
+        "127.0.0.1:8553",
+        "PERSYS_DNS_LISTEN",
+        help="where this scheduler answers DNS queries itself if there is no etcd of CoreDNS, HOST:PORT; "
+        "off: it does not",
+    )
     discovery_etcd_endpoints: tuple[str, ...] = setting(
         (),
         "DISCOVERY_ETCD_ENDPOINTS",

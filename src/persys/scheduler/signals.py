@@ -11,7 +11,9 @@ from typing import Generic, TypeVar
 from persys.core.reconcile.effects import Effect
 from persys.model.ids import NodeId
 from persys.model.placement import Tombstone
+from persys.model.service import ServiceId
 from persys.model.workload import Workload
+from persys.scheduler.state.service_members import MemberChange
 
 T = TypeVar("T")
 
@@ -47,6 +49,9 @@ class Signals:
     )  # its record was written or deleted
     # A member of a set or a run, its assignment, its status or its retry.
     member_changed: Signal[Workload] = field(default_factory=Signal)
+    # A service, or one of its members, its assignment or its status.
+    service_member_changed: Signal[MemberChange] = field(default_factory=Signal)
+    endpoints_changed: Signal[ServiceId] = field(default_factory=Signal)  # or they may have changed
     node_called: Signal[NodeCall] = field(default_factory=Signal)
     node_returned: Signal[NodeId] = field(default_factory=Signal)  # it registered or is ready again
     node_replies: Signal[NodeId] = field(default_factory=Signal)  # to calls, after it did not

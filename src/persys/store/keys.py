@@ -27,6 +27,7 @@ SETS = "/sets/"
 SET_REVISIONS = "/setrevisions/"
 JOBS = "/jobs/"
 RUNS = "/runs/"
+SERVICES = "/services/"
 EPOCHS = "/epochs/cluster"
 CLUSTER = "/cluster"
 LEADER = "/leader"
@@ -104,6 +105,10 @@ def job_key(job_id: str) -> str:
 
 def run_key(job_id: str, run_id: str) -> str:
     return f"{RUNS}{job_id}/{run_id}"
+
+
+def service_key(service_id: str) -> str:
+    return f"{SERVICES}{service_id}"
 
 
 def removed_key(node_id: NodeId) -> str:

@@ -135,6 +135,7 @@ _ORPHAN = "/orphans/{node_id}/{workload_id}"
 _POOL = "/nodepools/{pool_id}"
 _SET = "/sets/{set_id}"
 _JOB = "/jobs/{job_id}"
+_SERVICE = "/services/{service_id}"
 _BY_SET = Scope(ids=("set_id",))
 _BY_JOB = Scope(ids=("job_id",))
 # Nodes are readable, because the holder of a token needs to know the free capacity.
@@ -492,6 +493,13 @@ _ROWS: tuple[Method, ...] = (
     _change(
         "UndoRollout", Permission.WORKLOADS, Http("POST", f"{_SET}/undo", body=True), scope=_BY_SET
     ),
+    # Services. A selector by label can name workloads of others, so tokens with a prefix may use none.
+    _change(
+        "ApplyService", Permission.WORKLOADS, Http("POST", "/services", body=True), scope=REFUSED
+    ),
+    _read("ListServices", Http("GET", "/services"), scope=REFUSED),
+    _read("GetService", Http("GET", _SERVICE), scope=REFUSED),
+    _change("DeleteService", Permission.WORKLOADS, Http("DELETE", _SERVICE), scope=REFUSED),
     # Jobs and their runs.
     _change(
         "ApplyJob",

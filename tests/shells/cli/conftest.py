@@ -65,6 +65,7 @@ class Cluster(
     unknown_to_explain: set[str] = field(default_factory=set)
     unknown_to_exec: set[str] = field(default_factory=set)
     pools: dict[str, control_pb2.NodePoolView] = field(default_factory=dict)
+    services: dict[str, control_pb2.ServiceView] = field(default_factory=dict)
     pool_plan: control_pb2.PlanNodePoolResponse = field(
         default_factory=control_pb2.PlanNodePoolResponse
     )
@@ -93,6 +94,32 @@ class Cluster(
     snapshot: list[bytes] = field(default_factory=list)
     restored: bytes = b""
     recovery: control_pb2.RecoveryAnswer = field(default_factory=control_pb2.RecoveryAnswer)
+
+    def ApplyService(self, request, context):  # type: ignore[no-untyped-def]
+        if self.refusal is not None:
+            return control_pb2.ServiceAnswer(reason=self.refusal[1])
+        service_id = request.service.service_id
+        before = self.services.get(service_id)
+        outcome = "created" if before is None else "updated"
+        view = control_pb2.ServiceView(spec=request.service)
+        if before is not None and before.spec == request.service:
+            outcome, view = "unchanged", before
+        self.services[service_id] = view
+        return control_pb2.ServiceAnswer(accepted=True, service=view, outcome=outcome)
+
+    def ListServices(self, request, context):  # type: ignore[no-untyped-def]
+        return control_pb2.ListServicesResponse(services=self.services.values())
+
+    def GetService(self, request, context):  # type: ignore[no-untyped-def]
+        if request.service_id not in self.services:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"service not found: {request.service_id}")
+        return control_pb2.GetServiceResponse(service=self.services[request.service_id])
+
+    def DeleteService(self, request, context):  # type: ignore[no-untyped-def]
+        service = self.services.pop(request.service_id, None)
+        if service is None:
+            return control_pb2.ServiceAnswer(reason=f"service not found: {request.service_id}")
+        return control_pb2.ServiceAnswer(accepted=True, service=service)
 
     def CreateNodePool(self, request, context):  # type: ignore[no-untyped-def]
         if self.refusal is not None:

@@ -277,6 +277,16 @@ async def a_node_pool(world: World, name: str) -> None:
     assert response.accepted, response.reason
 
 
+def a_service_spec(name: str) -> pb.ServiceSpec:
+    return pb.ServiceSpec(service_id=name, ports=[{"port": 80}], members=[{"set": "web"}])
+
+
+async def a_service(world: World, name: str) -> None:
+    request = pb.ApplyServiceRequest(service=a_service_spec(name))
+    response = await world.cluster.control.stub.ApplyService(request, timeout=10)
+    assert response.accepted, response.reason
+
+
 async def a_set(
     world: World, name: str, rollout: Rollout | None = None, *, replicas: int = 0
 ) -> None:
@@ -578,6 +588,12 @@ CALLS: dict[str, Call] = {
         lambda name: pb.DeleteNodePoolRequest(pool_id=name),
         "NodePoolDeleteAsked",
         before=a_node_pool,
+    ),
+    "ApplyService": Call(
+        lambda name: pb.ApplyServiceRequest(service=a_service_spec(name)), "ServiceCreated"
+    ),
+    "DeleteService": Call(
+        lambda name: pb.ServiceRequest(service_id=name), "ServiceDeleted", before=a_service
     ),
     "ApplySet": Call(lambda name: pb.ApplySetRequest(set=a_set_spec(f"{name}-new")), "SetCreated"),
     "DeleteSet": Call(lambda name: pb.SetRequest(set_id=name), "SetDeleteAsked", before=a_set),

@@ -11,6 +11,7 @@ A command is a function that takes the parsed options and returns an exit code. 
 - `lookup.py`: whether a name is a workload, a set or a job
 - `set.py`, `scale.py`, `rollout.py`: sets; `set_status.py`, `set_wait.py`, `set_change.py` as for workloads
 - `job.py`, `job_wait.py`: jobs and their runs; `member_logs.py`: the output of all members
+- `service.py`: services and their endpoints
 - `schema.py`: the JSON schema of spec files
 - `run.py`, `edit.py`, `init.py`: a container from options, a spec in an editor, spec files to start from
 - `explain.py`, `plan.py`, `capacity.py`: placement, without a change

@@ -101,7 +101,7 @@ def _checked(
 ) -> tuple[Specs, "list[WorkloadPlan]"]:
     """Raises UsageError for a spec that is invalid or would be refused."""
     specs = parse([Source(path.name, "\n" * _LINES_ABOVE + text)])
-    if specs.ids != [options.id] or specs.pools:
+    if specs.ids != [options.id] or specs.pools or specs.services:
         raise UsageError(f"{path.name}: id: cannot be changed; expected only {options.id}")
     plans = plans_of(client, specs)
     for plan in plans:

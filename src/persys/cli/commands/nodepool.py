@@ -143,7 +143,8 @@ def _read(name: str) -> "InFile[PoolDocument]":
     from persys.cli.specs.spec_files import parse
 
     specs = parse(list(read_sources([name], recursive=False)))
-    if specs.workloads or specs.sets or specs.jobs or len(specs.pools) != 1:
+    others = (specs.workloads, specs.sets, specs.jobs, specs.services)
+    if any(others) or len(specs.pools) != 1:
         raise UsageError(f"{name}: expected one document with kind: nodepool")
     return specs.pools[0]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.exit_codes import ExitCode, report_error
 from persys.cli.framework.output import dump, to_dict
-from persys.cli.specs.apply import plan_job, plan_pool
+from persys.cli.specs.apply import plan_job, plan_pool, plan_service
 from persys.cli.specs.changes import change_lines
 from persys.cli.specs.spec_files import Specs, print_compose_files, read
 from persys.core.intent.field_changes import FieldChange
@@ -61,7 +61,8 @@ def plans_of(client: "SchedulerClient", specs: Specs) -> list[WorkloadPlan]:
     for plan in plans:
         if plan.action == REFUSED and plan.workload_id in located:
             plan.reason = located[plan.workload_id](plan.reason)
-    return plans + [plan_job(client, job) for job in specs.jobs]
+    plans += [plan_job(client, job) for job in specs.jobs]
+    return plans + [plan_service(client, service) for service in specs.services]
 
 
 def _sets(client: "SchedulerClient", specs: Specs) -> list[SetSpec]:

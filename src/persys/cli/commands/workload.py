@@ -15,6 +15,7 @@ from persys.cli.commands.wait import Goal, Outcome
 from persys.cli.commands.workload_change import (
     JOB_PREFIX,
     POOL_PREFIX,
+    SERVICE_PREFIX,
     Changes,
     always,
     change_workloads,
@@ -168,6 +169,7 @@ def _show_delete(options: Namespace, specs: "Specs") -> int:
             *((each.id, look_up_any, each.id) for each in specs.workloads),
             *((each.id, client.get_set, each.id) for each in specs.sets),
             *((JOB_PREFIX + each.id, client.get_job, each.id) for each in specs.jobs),
+            *((SERVICE_PREFIX + each.id, client.get_service, each.id) for each in specs.services),
             *((POOL_PREFIX + each.id, client.get_node_pool, each.id) for each in specs.pools),
         ]
         for name, look_up, identifier in lookups:

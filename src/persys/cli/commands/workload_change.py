@@ -1,7 +1,7 @@
 """Requests changes, waits for them and reports each. The exit code is the highest of theirs.
 
-`Changes` is for everything that a command changes: workloads, sets, jobs and node pools. `set_change.py` adds
-the requests for sets.
+`Changes` is for everything that a command changes: workloads, sets, jobs, services and node pools.
+`set_change.py` adds the requests for sets.
 """
 
 import sys
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from persys.client import SchedulerClient
     from persys.core.intent.field_changes import FieldChange
 
-# Prefixes of the names of node pools and jobs among workloads and sets.
+# Prefixes of the names of node pools, jobs and services among workloads and sets.
 POOL_PREFIX = "nodepool/"
 JOB_PREFIX = "job/"
-_ID_KEYS = {POOL_PREFIX: "pool_id", JOB_PREFIX: "job_id"}
+SERVICE_PREFIX = "service/"
+_ID_KEYS = {POOL_PREFIX: "pool_id", JOB_PREFIX: "job_id", SERVICE_PREFIX: "service_id"}
 _SET = "SetView"
 _VIEW_KEYS = {_SET: "set", "JobView": "job", "RunView": "run"}
 

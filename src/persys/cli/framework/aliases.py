@@ -3,7 +3,7 @@
 The parser rewrites the command line with these tables before it parses it, so help, completion and the manual
 describe only the command itself. A word without an equal command is in `HINTS`: the error names what to use.
 
-- `TYPES`: words for a group, as in `get nodes`, `describe node/n1`, `container ls` and `service ls`
+- `TYPES`: words for a group, as in `get nodes`, `describe node/n1`, `container ls` and `svc ls`
 - `VERBS`: words for a command of a group, as in `volume rm`; `get`, `ls` and `describe` list or show
 - `ALIASES`: all other words, with the command that replaces them
 """
@@ -20,11 +20,12 @@ TYPES: Mapping[str, tuple[str, ...]] = {
         *("container", "containers", "stack", "stacks", "vm", "vms"),
     ),
     _SET: (
-        *("set", "sets", "service", "services", "deployment", "deployments", "deploy"),
+        *("set", "sets", "deployment", "deployments", "deploy"),
         *("replicaset", "replicasets", "rs", "statefulset", "statefulsets", "sts"),
         *("daemonset", "daemonsets", "ds"),
     ),
     _JOB: ("job", "jobs", "cronjob", "cronjobs", "cj"),
+    "service": ("service", "services", "svc", "endpoints", "ep"),
     "node": ("node", "nodes", "no"),
     "secret": ("secret", "secrets"),
     "volume": ("volume", "volumes", "pv", "pvc"),
@@ -70,6 +71,8 @@ ALIASES: Mapping[str, str] = {
     "restart": "workload restart",
     "reboot": "workload restart",
     "rollout restart": "workload restart",
+    "service scale": "scale",
+    "service logs": "logs",
     "service update": "edit",
     "service rollback": "rollout undo",
     "deployment promote": "rollout promote",
@@ -123,7 +126,7 @@ HINTS: Mapping[str, str] = {
     "patch": "edit WORKLOAD",
     "label": "edit WORKLOAD",
     "annotate": "edit WORKLOAD",
-    "expose": "edit WORKLOAD, and add a port",
+    "expose": "init service, and apply -f service.yaml",
     "port": "workload list -o wide",
     "port-forward": "workload list -o wide, which shows the published ports",
     "attach": "logs WORKLOAD --follow, or `console` for a VM",

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 class Argument(NamedTuple):
     names: tuple[str, ...]
     kwargs: Mapping[str, Any]  # as argparse's add_argument takes it
-    completes: str = ""  # workload, set, job, owner (set or job), run, node, file, kind, context
+    completes: str = (
+        ""  # workload, set, job, owner (set or job), run, service, node, file, kind, context
+    )
 
     @property
     def is_option(self) -> bool:
@@ -298,7 +300,7 @@ DECISION = Argument(
         "help": "only those with this decision",
     },
 )
-EXAMPLE_TYPES = ("container", "compose", "vm", "git", "set", "job", "nodepool")
+EXAMPLE_TYPES = ("container", "compose", "vm", "git", "set", "job", "service", "nodepool")
 EXAMPLE_TYPE = Argument(
     ("type",), {"choices": EXAMPLE_TYPES, "nargs": "?", "help": "type of the file (default: all)"}
 )

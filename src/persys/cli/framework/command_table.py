@@ -19,6 +19,7 @@ SECTIONS: tuple[tuple[str, tuple[Group | Command, ...]], ...] = (
             sets.SCALE,
             sets.ROLLOUT,
             sets.JOB,
+            sets.SERVICE,
             workloads.INIT,
             workloads.PLAN,
             workloads.EXPLAIN,

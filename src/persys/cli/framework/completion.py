@@ -153,7 +153,7 @@ def _values(
             from persys.cli.commands.context import names
 
             return names(read_contexts())
-        case "node" | "workload" | "set" | "job" | "owner" | "run":
+        case "node" | "workload" | "set" | "job" | "owner" | "run" | "service":
             return _ids(argument.completes, before, taken)
         case _:
             return []
@@ -184,6 +184,8 @@ def _ids(kind: str, before: Sequence[str], taken: Sequence[str]) -> list[tuple[s
                 case "run":
                     runs = client.get_job(taken[0]).runs if taken else ()
                     return [(run.run_id, run.state) for run in runs]
+                case "service":
+                    return [(one.spec.service_id, "") for one in client.list_services()]
                 case "workload":
                     workloads = client.list_workloads()
                     return [(one.workload_id, one.status) for one in workloads] + _owners(client)

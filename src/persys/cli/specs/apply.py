@@ -10,6 +10,7 @@ from persys.cli.commands.wait import Goal
 from persys.cli.commands.workload_change import (
     JOB_PREFIX,
     POOL_PREFIX,
+    SERVICE_PREFIX,
     Change,
     Changes,
     always,
@@ -24,6 +25,7 @@ from persys.errors import InvalidError, NotFoundError, UnavailableError
 from persys.wire.gen.control.v1.control_pb2 import (
     ApplyWorkloadRequest,
     NodePoolSpec,
+    ServiceSpec,
     WorkloadPlan,
     WorkloadView,
 )
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from persys.cli.specs.spec_files import InFile
     from persys.client import SchedulerClient
     from persys.core.intent.field_changes import FieldChange
-    from persys.wire.specfile.spec_documents import JobDocument, PoolDocument
+    from persys.wire.specfile.spec_documents import JobDocument, PoolDocument, ServiceDocument
 
 
 _DELETED = "being deleted"
@@ -66,6 +68,8 @@ def apply_specs(options: Namespace, specs: Specs) -> int:
             request_applies(changes, options, specs.sets)
         for job in specs.jobs:
             changes.request(JOB_PREFIX + job.id, partial(_apply_job, client, job))
+        for service in specs.services:
+            changes.request(SERVICE_PREFIX + service.id, partial(_apply_service, client, service))
         return finish(changes.wait(announce=True), options)
 
 
@@ -94,6 +98,38 @@ def _apply_job(client: "SchedulerClient", job: "InFile[JobDocument]") -> tuple[C
     word = answer.outcome or ("created" if before is None else "applied")
     fields = () if before is None else changes_of_job(before.spec, answer.job.spec)
     return Change(word, fields, answer.job), None
+
+
+def _apply_service(
+    client: "SchedulerClient", service: "InFile[ServiceDocument]"
+) -> tuple[Change, None]:
+    from persys.cli.specs.changes import changes_of_service
+
+    before = _find_service(client, service.id)
+    try:
+        answer = client.apply_service(service.document.service)
+    except (InvalidError, RequestRefusedError) as err:
+        raise service.refusal(err) from err
+    fields = () if before is None else changes_of_service(before, answer.service.spec)
+    return Change(answer.outcome, fields), None
+
+
+def plan_service(client: "SchedulerClient", service: "InFile[ServiceDocument]") -> WorkloadPlan:
+    """What applying a service would change."""
+    from persys.cli.specs.changes import changes_of_service
+    from persys.wire.control.services import as_stored
+
+    before = _find_service(client, service.id)
+    wanted = as_stored(service.document.service)
+    fields = () if before is None else changes_of_service(before, wanted)
+    return _plan(SERVICE_PREFIX + service.id, exists=before is not None, fields=fields)
+
+
+def _find_service(client: "SchedulerClient", service_id: str) -> ServiceSpec | None:
+    try:
+        return client.get_service(service_id).spec
+    except NotFoundError:
+        return None
 
 
 def plan_job(client: "SchedulerClient", job: "InFile[JobDocument]") -> WorkloadPlan:
@@ -150,6 +186,10 @@ def delete_specs(options: Namespace, ids: Sequence[str], specs: Specs) -> int:
             request_deletions(changes, options, sets, _DELETED)
         for name in (*jobs, *(job.id for job in specs.jobs)):
             changes.request(JOB_PREFIX + name, partial(_delete, client.delete_job, name))
+        for service in specs.services:
+            changes.request(
+                SERVICE_PREFIX + service.id, partial(_delete, client.delete_service, service.id)
+            )
         for pool in specs.pools:
             changes.request(
                 POOL_PREFIX + pool.id, partial(_delete, client.delete_node_pool, pool.id)

@@ -9,10 +9,17 @@ from collections.abc import Iterable, Iterator
 from difflib import unified_diff
 
 from persys.core.intent.field_changes import FieldChange, changed_fields
-from persys.wire.gen.control.v1.control_pb2 import JobSpec, NodePoolSpec, SetView, WorkloadView
+from persys.wire.gen.control.v1.control_pb2 import (
+    JobSpec,
+    NodePoolSpec,
+    ServiceSpec,
+    SetView,
+    WorkloadView,
+)
 from persys.wire.specfile.export import (
     job_document,
     pool_document,
+    service_document,
     set_document,
     workload_document,
 )
@@ -31,6 +38,10 @@ def changes_of_workload(before: WorkloadView, after: WorkloadView) -> tuple[Fiel
 
 def changes_of_pool(before: NodePoolSpec, after: NodePoolSpec) -> tuple[FieldChange, ...]:
     return changed_fields(pool_document(before), pool_document(after))
+
+
+def changes_of_service(before: ServiceSpec, after: ServiceSpec) -> tuple[FieldChange, ...]:
+    return changed_fields(service_document(before), service_document(after))
 
 
 def changes_of_set(before: SetView, after: SetView) -> tuple[FieldChange, ...]:

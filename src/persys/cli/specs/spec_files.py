@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Document,
         JobDocument,
         PoolDocument,
+        ServiceDocument,
         SetDocument,
         SpecDocument,
     )
@@ -64,6 +65,7 @@ class Specs:
     pools: "tuple[InFile[PoolDocument], ...]" = ()
     sets: "tuple[InFile[SetDocument], ...]" = ()
     jobs: "tuple[InFile[JobDocument], ...]" = ()
+    services: "tuple[InFile[ServiceDocument], ...]" = ()
 
     @property
     def requests(self) -> list[ApplyWorkloadRequest]:
@@ -75,6 +77,7 @@ class Specs:
             *((each.file, each.document) for each in self.pools),
             *((each.file, each.document) for each in self.sets),
             *((each.file, each.document) for each in self.jobs),
+            *((each.file, each.document) for each in self.services),
         ]
         for file, document in others:
             raise UsageError(f"{file}: expected workloads; {document.id} is a {document.noun}")
@@ -82,7 +85,7 @@ class Specs:
 
     @property
     def ids(self) -> list[str]:
-        """The ids of everything but node pools."""
+        """The ids of everything but services and node pools."""
         found = [each.id for each in self.workloads]
         return [*found, *(each.id for each in self.sets), *(each.id for each in self.jobs)]
 
@@ -103,6 +106,7 @@ def parse(
     from persys.wire.specfile.spec_documents import (
         JobDocument,
         PoolDocument,
+        ServiceDocument,
         SetDocument,
         SpecDocument,
     )
@@ -123,7 +127,9 @@ def parse(
     def of(kind: type[DocumentT]) -> tuple[InFile[DocumentT], ...]:
         return tuple(InFile(file, each) for file, each in found.values() if isinstance(each, kind))
 
-    return Specs(of(SpecDocument), of(PoolDocument), of(SetDocument), of(JobDocument))
+    return Specs(
+        of(SpecDocument), of(PoolDocument), of(SetDocument), of(JobDocument), of(ServiceDocument)
+    )
 
 
 def print_compose_files(specs: Specs, options: Namespace, done: str) -> None:

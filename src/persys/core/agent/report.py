@@ -54,6 +54,8 @@ STARTED_AT = "container.started_at"
 RESTART_COUNT = "container.restart_count"
 RUN_STARTED_AT = "run.started_at"  # of a member of a job: its only start
 EXIT_CODE = "container.exit_code"
+PORTS = "container.ports"  # such as "8080->80/tcp,8081->81/tcp"
+PRIMARY_IP = "vm.primary_ip"
 
 
 def describe(artefact: Artefact | None, *, log_tail: str = "", restarts: int = 0) -> dict[str, str]:
@@ -69,7 +71,7 @@ def describe(artefact: Artefact | None, *, log_tail: str = "", restarts: int = 0
         STARTED_AT: _shown(artefact.started_at),
         "container.finished_at": _shown(artefact.finished_at),
         RESTART_COUNT: str(restarts),
-        "container.ports": ",".join(artefact.ports),
+        PORTS: ",".join(artefact.ports),
         "container.stderr": tail(log_tail),
         HEALTH: artefact.health.value if artefact.health is not None else "",
         HEALTH_FAILURES: artefact.health_failures,
@@ -112,6 +114,11 @@ def has_restarted(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
     return any(
         key in old and key in new and old[key] != new[key] for key in (RESTART_COUNT, STARTED_AT)
     )
+
+
+def has_moved(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Whether clients reach it at another port or address. Some agents do not report this."""
+    return any(key in new and old.get(key) != new[key] for key in (PORTS, PRIMARY_IP))
 
 
 def internal_failure(text: str) -> Failure:

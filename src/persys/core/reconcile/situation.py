@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from persys.core.agent.deviations import DRIFT
 from persys.core.agent.health import HEALTH
-from persys.core.agent.report import has_restarted
+from persys.core.agent.report import has_moved, has_restarted
 from persys.core.nodes import Phase
 from persys.core.placement.filters import Rejection
 from persys.core.placement.requirements import Requirements
@@ -339,7 +339,7 @@ def _healthy_since(
 
 
 def _reports_change(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-    return old.get(HEALTH) != new.get(HEALTH) or has_restarted(old, new)
+    return old.get(HEALTH) != new.get(HEALTH) or has_restarted(old, new) or has_moved(old, new)
 
 
 def is_about(seen: Observation, revision: Revision, assignment: Assignment) -> bool:
@@ -450,6 +450,7 @@ def confirms_status(
         and not seen.metadata.get(DRIFT)
         and seen.metadata.get(HEALTH) == workload_status.metadata.get(HEALTH)
         and not has_restarted(workload_status.metadata, seen.metadata)
+        and not has_moved(workload_status.metadata, seen.metadata)
         and seen.revision == workload_status.revision == workload.revision
         and seen.epoch == workload_status.epoch == assignment.epoch
     )

@@ -5,10 +5,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from persys.core.agent.health import UNHEALTHY
+from persys.core.agent.next_step import COMPLETED
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Node, NodeStatus
+from persys.model.placement import Assignment
 from persys.model.sets import Template, WorkloadSet
-from persys.model.workload import Desired
+from persys.model.status import Status, WorkloadStatus
+from persys.model.workload import Desired, Workload
+
+_LOST_CODES = frozenset({"NodeNotReady", "NodeLost"})
 
 
 class MemberHealth(StrEnum):
@@ -22,6 +29,51 @@ class MemberHealth(StrEnum):
     UNKNOWN = "unknown"  # its node cannot read its state; it may be healthy
     STOPPED = "stopped"
     DELETING = "deleting"
+
+
+def current_status(
+    workload: Workload, assignment: Assignment | None, status: WorkloadStatus | None
+) -> WorkloadStatus | None:
+    """The status, if it is about the intended revision and the present assignment."""
+    if status is None or status.revision != workload.revision:
+        return None
+    if assignment is not None and status.epoch != assignment.epoch:
+        return None
+    return status
+
+
+def health_of(
+    workload: Workload,
+    assignment: Assignment | None,
+    status: WorkloadStatus | None,
+    node: Node | None,
+) -> MemberHealth:
+    """The health of a workload. `node`: the record of the node that it is assigned to, if it exists."""
+    if workload.desired is Desired.DELETED:
+        return MemberHealth.DELETING
+    if assignment is not None and _is_lost(status, node):
+        return MemberHealth.LOST
+    current = current_status(workload, assignment, status)
+    if workload.desired is Desired.STOPPED:
+        is_stopped = current is not None and current.status is Status.STOPPED
+        return MemberHealth.STOPPED if is_stopped else MemberHealth.STARTING
+    if current is None:
+        return MemberHealth.STARTING
+    if current.status is Status.FAILED or current.code == COMPLETED:
+        return MemberHealth.FAILED
+    if current.status is Status.UNKNOWN:
+        return MemberHealth.UNKNOWN
+    if current.status is not Status.RUNNING:
+        return MemberHealth.STARTING
+    if current.code == UNHEALTHY:
+        return MemberHealth.UNHEALTHY
+    return MemberHealth.HEALTHY if current.healthy_since else MemberHealth.STARTING
+
+
+def _is_lost(status: WorkloadStatus | None, node: Node | None) -> bool:
+    if node is None or node.status is NodeStatus.NOT_READY:
+        return True
+    return status is not None and status.status is Status.UNKNOWN and status.code in _LOST_CODES
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ LISTS: Mapping[str, Listed] = {
     "ListNodePools": Listed("pools", lambda one: (one.spec.pool_id,)),
     "ListSets": Listed("sets", lambda one: (one.spec.set_id,)),
     "ListJobs": Listed("jobs", lambda one: (one.spec.job_id,)),
+    "ListServices": Listed("services", lambda one: (one.spec.service_id,)),
 }
 
 

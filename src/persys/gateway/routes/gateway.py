@@ -1,11 +1,16 @@
-"""Routes of the gateway itself: health, metrics, clusters, overview and the audit log.
+"""Routes of the gateway itself: health, metrics, clusters, overview, endpoints for Traefik and the audit log.
 
 The overview queries all clusters in parallel with a deadline. A slow or unreachable cluster is reported as
 a problem and does not delay the others.
+
+The configuration for Traefik is what its HTTP provider polls: services with their servers, and routers that
+choose a service for a request. A port of protocol `http` becomes a service of the section `http`, whose
+servers are URLs; other ports are in `tcp` and `udp`, whose servers are addresses. Traefik refuses empty
+mappings, so a service without endpoints, and its router, are left out.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -31,6 +36,7 @@ CLUSTER_SECONDS = 5.0
 MILLICORES = 1000
 LIMIT_MAX = 1000
 LIMIT_USUAL = 100
+HTTP = "http"
 
 
 def gateway_routes(
@@ -45,6 +51,8 @@ def gateway_routes(
     yield web.get(f"{API}/clusters", read(list_clusters))
     yield web.get(f"{API}/clusters/{{cluster}}", read(get_cluster))
     yield web.get(f"{API}/overview", read(overview))
+    yield web.get(f"{API}/traefik", read(traefik))
+    yield web.get(f"{API}/clusters/{{cluster}}/traefik", read(traefik))
     yield web.get(f"{API}/audit", pipeline.serve(_audit_list(audit), permission=Permission.TOKENS))
 
 
@@ -77,6 +85,43 @@ async def overview(context: RequestContext) -> web.StreamResponse:
     async with asyncio.TaskGroup() as group:
         views = [group.create_task(_state_of(context, one)) for one in context.clusters.values()]
     return json_response(context.request, {"clusters": [view.result() for view in views]})
+
+
+async def traefik(context: RequestContext) -> web.StreamResponse:
+    """The endpoints of the services of one cluster, for the HTTP provider of Traefik."""
+    request = pb.ListServicesRequest(endpoints=True)
+    found = await _call(context, context.cluster, "ListServices", request)
+    return json_response(context.request, traefik_configuration(found.services))
+
+
+def traefik_configuration(services: Iterable[pb.ServiceView]) -> dict[str, Any]:
+    """`services`: with their endpoints. The name of a service with several ports has the name of the port."""
+    found: dict[str, Any] = {}
+    for service in services:
+        spec = service.spec
+        for port in spec.ports:
+            port_name = port.name or str(port.port)
+            endpoints = [one for one in service.endpoints if one.port_name == port_name]
+            if not endpoints:
+                continue
+            name = spec.service_id if len(spec.ports) == 1 else f"{spec.service_id}-{port_name}"
+            section = found.setdefault(port.protocol or "tcp", {})
+            servers = list(map(_server, endpoints))
+            section.setdefault("services", {})[name] = {"loadBalancer": {"servers": servers}}
+            if port.protocol == HTTP and spec.hosts:
+                rule = " || ".join(f"Host(`{host}`)" for host in spec.hosts)
+                section.setdefault("routers", {})[name] = {"rule": rule, "service": name}
+    return found
+
+
+def _server(endpoint: pb.ServiceEndpoint) -> dict[str, Any]:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    address = f"{host}:{endpoint.port}"
+    if endpoint.protocol != HTTP:
+        return {"address": address}
+    found: dict[str, Any] = {"url": f"http://{address}"}
+    # Versions before 3.2 refuse weights.
+    return found if endpoint.weight == 1 else {**found, "weight": endpoint.weight}
 
 
 def cluster_view(cluster: Cluster) -> dict[str, Any]:

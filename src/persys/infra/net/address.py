@@ -16,8 +16,8 @@ def is_service(address: str) -> bool:
     return address.startswith("_")
 
 
-def split_server(server: str) -> tuple[str, int]:
-    """The address and port of a DNS server. The port is optional.
+def split_server(server: str, *, variable: str = "PERSYS_DNS_SERVER") -> tuple[str, int]:
+    """The address and port of a DNS server, from a setting. The port is optional.
 
     Raises SettingsError, also for a host name: it could not be resolved without a DNS server.
     """
@@ -35,7 +35,7 @@ def split_server(server: str) -> tuple[str, int]:
             raise ValueError
     except ValueError:
         raise SettingsError(
-            f"PERSYS_DNS_SERVER={server!r}: expected an address, or address:port"
+            f"{variable}={server!r}: expected an address, or address:port"
         ) from None
     return host, int(port)
 

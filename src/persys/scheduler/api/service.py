@@ -28,6 +28,7 @@ from persys.scheduler.reconcile.intent import IntentService
 from persys.scheduler.recovery.record_repair import RecordRepair
 from persys.scheduler.recovery.recovery import Recovery
 from persys.scheduler.recovery.snapshots import Snapshots
+from persys.scheduler.services.service_api import ServicesApi
 from persys.scheduler.sets.set_api import SetRequests, SetsApi
 from persys.scheduler.settings import SchedulerSettings
 from persys.store.port import Store
@@ -99,6 +100,7 @@ def control_api(
             clock,
         ),
         NodePoolsApi(app.node_pools, app.pool_controller, app.pool_forecast),
+        ServicesApi(app.cluster, app.services, app.endpoint_table, clock, zone=app.zone),
         _recovery_api(app, settings, store, clock),
         chain=_chain(app, clock),
     )

@@ -1,8 +1,8 @@
-"""Publishes the scheduler and its nodes in DNS: writes the records into the etcd that CoreDNS reads.
+"""Publishes the scheduler, its nodes and services in DNS: writes records into the etcd that CoreDNS reads.
 
-A change of a node is written at once; a periodic comparison corrects changes by others. Nothing waits for
-this part: while that etcd is unavailable there is one warning, and everything is compared when it is back.
-The scheduler's own names expire with its lease; those of agents do not.
+A change of a node or of an endpoint is written at once; a periodic comparison corrects changes by others.
+Nothing waits for this part: while that etcd is unavailable there is one warning, and everything is compared
+when it is back. The scheduler's own names expire with its lease; those of agents and services do not.
 
 A query for the scheduler's own service checks that DNS serves what was written. If CoreDNS is down or reads
 another etcd, there is one warning.
@@ -24,11 +24,14 @@ from persys.core.dns_names import (
     announce_scheduler,
     compare,
 )
+from persys.core.services.names import services_domain
 from persys.errors import PersysError, RefusedError, UnavailableError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId
 from persys.model.node import Node
+from persys.model.service import ServiceId
+from persys.scheduler.discovery.service_records import ServiceRecords
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 from persys.store.port import LeaseId, Record, Store, Unit
@@ -56,6 +59,7 @@ class Discovery:
         store: Store,
         clock: Clock,
         *,
+        services: ServiceRecords,
         supervisor: Supervisor,
         zone: Callable[[], Zone],
         address: Callable[[], str],
@@ -65,11 +69,12 @@ class Discovery:
     ) -> None:
         """`store` is closed by this part. `fence` is None if the leader key is in another etcd.
 
-        Only the leader publishes agents.
+        Only the leader publishes agents and services.
         """
         self._cluster = cluster
         self._store = store
         self._clock = clock
+        self._services = services
         self._supervisor = supervisor
         self._zone = zone
         self._address = address
@@ -78,6 +83,7 @@ class Discovery:
         self._leads = leads
         self._led = False
         self._changed: set[NodeId] = set()
+        self._changed_services: set[ServiceId] = set()
         self._wakeup = asyncio.Event()
         self._lease: LeaseId | None = None
         self._keep_at = self._compare_at = 0.0
@@ -85,6 +91,11 @@ class Discovery:
 
     def node_changed(self, node_id: NodeId) -> None:
         self._changed.add(node_id)
+        self._wakeup.set()
+
+    def service_changed(self, service_id: ServiceId) -> None:
+        """Its endpoints may have changed."""
+        self._changed_services.add(service_id)
         self._wakeup.set()
 
     def wake(self) -> None:
@@ -111,6 +122,7 @@ class Discovery:
         now = self._clock.monotonic()
         self._wakeup.clear()
         changed, self._changed = self._changed, set()
+        services, self._changed_services = self._changed_services, set()
         if self._leads() and not self._led:
             self._led, self._compare_at = True, 0.0
         if now >= self._compare_at:
@@ -118,8 +130,8 @@ class Discovery:
                 await self._compare_all()
             await self._announce_self()
             self._compare_at, self._keep_at = now + COMPARE_SECONDS, now + KEEP_SECONDS
-        elif changed and self._led:
-            await self._write_changed(changed)
+        elif (changed or services) and self._led:
+            await self._write_changed(changed, services)
         if now >= self._keep_at:
             await self._keep_announced()
             self._keep_at = now + KEEP_SECONDS
@@ -137,8 +149,12 @@ class Discovery:
         # In a thread, because thousands take a while. A node that changes meanwhile is written afterwards.
         difference = await asyncio.to_thread(_difference, nodes, snapshot.records, zone)
         await self._write(difference.puts, difference.withdrawn)
+        wanted = await self._services.all(zone)
+        snapshot = await self._store.read(f"{keys.name_key(services_domain(zone))}/")
+        difference = await asyncio.to_thread(_compared, wanted, snapshot.records, zone)
+        await self._write(difference.puts, difference.withdrawn)
 
-    async def _write_changed(self, node_ids: set[NodeId]) -> None:
+    async def _write_changed(self, node_ids: set[NodeId], services: set[ServiceId]) -> None:
         zone = self._zone()
         puts: dict[str, Announcement] = {}
         withdrawn: list[str] = []
@@ -149,7 +165,8 @@ class Discovery:
                 withdrawn.append(agent_name(node_id, zone))
             else:
                 puts[agent_name(node_id, zone)] = record
-        await self._write(puts, withdrawn)
+        of_services = self._services.changed(services, zone)
+        await self._write(puts | of_services.puts, withdrawn + of_services.withdrawn)
 
     async def _write(self, puts: Mapping[str, Announcement], withdrawn: list[str]) -> None:
         units = [Unit(puts=_stored(name, record)) for name, record in puts.items()]
@@ -247,8 +264,14 @@ class NameCheck:
 
 
 def _difference(nodes: Iterable[Node], stored: Iterable[Record], zone: Zone) -> Difference:
+    return _compared(announce_agents(nodes, zone), stored, zone)
+
+
+def _compared(
+    wanted: Mapping[str, Announcement], stored: Iterable[Record], zone: Zone
+) -> Difference:
     found = {keys.name_of(one.key): _read(one.value) for one in stored}
-    return compare(announce_agents(nodes, zone), found, cluster_uid=zone.cluster_uid)
+    return compare(wanted, found, cluster_uid=zone.cluster_uid)
 
 
 def _stored(name: str, record: Announcement) -> dict[str, bytes]:

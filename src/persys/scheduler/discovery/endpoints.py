@@ -55,9 +55,17 @@ def dns_etcd_endpoints(settings: SchedulerSettings) -> tuple[str, ...]:
     return settings.etcd_endpoints if settings.store == ETCD else ()
 
 
+def dns_listen_of(settings: SchedulerSettings) -> tuple[str, int] | None:
+    """Where this scheduler answers DNS queries itself. None: it does not."""
+    if settings.dns_listen in ("", "off"):
+        return None
+    return split_server(settings.dns_listen, variable="PERSYS_DNS_LISTEN")
+
+
 def check_discovery_settings(settings: SchedulerSettings) -> None:
     """Raises SettingsError with the name of the variable."""
     zone_of(settings)
+    dns_listen_of(settings)
     if settings.dns_server:
         split_server(settings.dns_server)
     if settings.advertise_ip and not _is_one_address(settings.advertise_ip):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from persys.core.agent.deviations import DRIFT
 from persys.core.agent.health import HEALTH
-from persys.core.agent.report import has_restarted
+from persys.core.agent.report import has_moved, has_restarted
 from persys.core.reconcile.effects import FetchActions
 from persys.core.reconcile.situation import confirms_status
 from persys.core.reconcile.task_history import describe_timeout, is_remembered, remember
@@ -227,6 +227,7 @@ def _reports_change(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
         old.get(HEALTH) != new.get(HEALTH)
         or old.get(DRIFT) != new.get(DRIFT)
         or has_restarted(old, new)
+        or has_moved(old, new)
     )
 
 

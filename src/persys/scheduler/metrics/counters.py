@@ -23,6 +23,7 @@ SECOND_NAMES = {
     "nodes": "nodes_status",
     "workloads": "workloads_status",
 }
+DNS_RESULTS = ("answered", "empty", "missing", "refused", "invalid", "dropped")
 CHANGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _ROLLOUTS = {
     EventKind.ROLLOUT_COMPLETED: "completed",
@@ -92,6 +93,8 @@ class Metrics:
         self._job_runs: dict[RunState, Counter] = {
             state: runs.labels(state.lower()) for state in RunState if state is not RunState.RUNNING
         }
+        answers = self._counter("dns_queries", "DNS queries to this scheduler, by result", "result")
+        self._dns_answers = {word: answers.labels(word) for word in DNS_RESULTS}
         events = self._counter("events", "Events written", "kind")
         self._events = {kind: events.labels(kind) for kind in EventKind}
         self._other_events = events.labels("other")
@@ -132,6 +135,9 @@ class Metrics:
 
     def run_ended(self, state: RunState) -> None:
         self._job_runs[state].inc()
+
+    def dns_answered(self, result: str) -> None:
+        self._dns_answers[result].inc()
 
     def denied(self, role: str, method: str) -> None:
         self._denials.labels(role, method).inc()

@@ -15,6 +15,7 @@ from persys.model.cluster import Mode
 from persys.model.ids import NodeId
 from persys.model.node import NodeStatus
 from persys.model.nodepool import MachineState, PoolId
+from persys.model.service import Service
 from persys.model.sets import Phase as SetPhase
 from persys.model.status import DriftType, FailureReason, Status
 from persys.model.workload import Desired
@@ -42,6 +43,7 @@ class GaugeSources:
     leads: Callable[[], bool]
     unanswered: Callable[[NodeId], int]
     records: Callable[[], int]
+    endpoint_count: Callable[[Service], int]
     file_bytes: Callable[[], int] | None  # None: the store is not a file
 
 
@@ -75,6 +77,7 @@ class ClusterCollector(Collector):
             yield from self._node_pools()
             phases = Tally(map(phase_of_set, self._cluster.sets.values()))
             yield _by("sets", "Sets by phase of their rollout", SET_PHASES, phases, "phase")
+            yield self._services()
         yield from self._store()
         mode = {self._sources.mode(): 1}
         yield _by("mode", "1 for the mode of the control plane", Mode, mode, "mode")
@@ -161,6 +164,19 @@ class ClusterCollector(Collector):
             prices = [machine.hour_price for machine in every if machine.pool_id == pool_id]
             spend.add_metric([pool_id], sum(prices))
         yield from (machines, spend)
+
+    def _services(self) -> Metric:
+        family = GaugeMetricFamily(
+            "persys_scheduler_service_members",
+            "Members of services: endpoints, and those that are excluded",
+            labels=["service", "state"],
+        )
+        for service_id, service in sorted(self._cluster.services.items()):
+            members = len(self._cluster.service_members.of(service.service_id))
+            healthy = self._sources.endpoint_count(service)
+            family.add_metric([service_id, "endpoint"], healthy)
+            family.add_metric([service_id, "excluded"], members - healthy)
+        return family
 
     def _phase(self, member: NodeState, now: float) -> Phase:
         if member.node.confirmed_dead:

@@ -9,20 +9,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from persys.core.agent.health import UNHEALTHY
 from persys.core.agent.report import RESTART_COUNT
 from persys.core.numbers import whole_number
 from persys.core.placement.constraints import holds
 from persys.core.placement.filters import repels
 from persys.core.placement.requirements import facts_of
-from persys.core.reconcile.situation import COMPLETED
 from persys.core.sets.members import member_id
 from persys.core.sets.rollout import CHANGES_MAX
-from persys.core.sets.situation import MemberHealth, MemberState, SetSituation
+from persys.core.sets.situation import (
+    MemberHealth,
+    MemberState,
+    SetSituation,
+    current_status,
+    health_of,
+)
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
-from persys.model.placement import Assignment
 from persys.model.sets import Phase, SetId, Template, WorkloadSet
 from persys.model.spec import type_of
 from persys.model.status import Failure, Status, WorkloadStatus
@@ -33,7 +36,6 @@ from persys.store import keys
 
 # The end of these gives a member the full time to become healthy.
 _RESTARTS_WAIT = (MemberHealth.HEALTHY, MemberHealth.LOST, MemberHealth.UNKNOWN)
-_LOST_CODES = frozenset({"NodeNotReady", "NodeLost"})
 
 
 @dataclass(slots=True)
@@ -142,8 +144,8 @@ class MemberStates:
 
     def _member(self, entry: WorkloadState, membership: Membership, now: datetime) -> MemberState:
         workload, assignment = entry.workload, entry.assignment
-        status = _current(entry)
-        health = self._health(entry, status)
+        status = current_status(workload, assignment, entry.workload_status)
+        health = self._health(entry)
         tracked = self._track(entry, status, health, now)
         changed = [self._not_ahead(workload.updated_at, now), self._since]
         if assignment is not None:
@@ -176,32 +178,11 @@ class MemberStates:
         """A stored time that is later than now is from a wrong clock: this leader counts from its start."""
         return at if at <= now else self._since
 
-    def _health(self, entry: WorkloadState, status: WorkloadStatus | None) -> MemberHealth:
-        if entry.workload.desired is Desired.DELETED:
-            return MemberHealth.DELETING
-        if entry.assignment is not None and self._is_lost(entry, entry.assignment):
-            return MemberHealth.LOST
-        if entry.workload.desired is Desired.STOPPED:
-            is_stopped = status is not None and status.status is Status.STOPPED
-            return MemberHealth.STOPPED if is_stopped else MemberHealth.STARTING
-        if status is None:
-            return MemberHealth.STARTING
-        if status.status is Status.FAILED or status.code == COMPLETED:
-            return MemberHealth.FAILED
-        if status.status is Status.UNKNOWN:
-            return MemberHealth.UNKNOWN
-        if status.status is not Status.RUNNING:
-            return MemberHealth.STARTING
-        if status.code == UNHEALTHY:
-            return MemberHealth.UNHEALTHY
-        return MemberHealth.HEALTHY if status.healthy_since else MemberHealth.STARTING
-
-    def _is_lost(self, entry: WorkloadState, assignment: Assignment) -> bool:
-        node = self._cluster.nodes.get(assignment.node_id)
-        if node is None or node.node.status is NodeStatus.NOT_READY:
-            return True
-        status = entry.workload_status
-        return status is not None and status.status is Status.UNKNOWN and status.code in _LOST_CODES
+    def _health(self, entry: WorkloadState) -> MemberHealth:
+        assignment = entry.assignment
+        member = self._cluster.nodes.get(assignment.node_id) if assignment is not None else None
+        node = member.node if member is not None else None
+        return health_of(entry.workload, assignment, entry.workload_status, node)
 
     def _track(
         self,
@@ -270,16 +251,6 @@ class MemberStates:
 def is_replaceable(workload: Workload) -> bool:
     """Whether a set with its id replaces it: it is plain, and not being deleted."""
     return workload.membership is None and workload.desired is not Desired.DELETED
-
-
-def _current(entry: WorkloadState) -> WorkloadStatus | None:
-    """The status, if it is about the intended revision and the present assignment."""
-    status, assignment = entry.workload_status, entry.assignment
-    if status is None or status.revision != entry.workload.revision:
-        return None
-    if assignment is not None and status.epoch != assignment.epoch:
-        return None
-    return status
 
 
 def _restart_count(status: WorkloadStatus | None) -> int:

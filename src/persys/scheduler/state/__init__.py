@@ -2,6 +2,7 @@
 
 cluster.py            ClusterState: workloads, nodes, reservations, and what was observed
 members.py            the members of sets and of runs, by their owner
+service_members.py    the members of services, by service and by workload
 runs.py               the runs of jobs, by their job
 records.py            RECORDS, the table of record types; every other list of record types is derived from it
 memory.py             puts each type of record into memory and drops it

@@ -26,6 +26,7 @@ from persys.model.node import Node, NodeUsage, WorkloadUsage
 from persys.model.nodepool import Machine, NodePool
 from persys.model.placement import Assignment, EpochCounter, Strategy, Tombstone
 from persys.model.secret import Secret
+from persys.model.service import Service, ServiceId
 from persys.model.sets import SetRevision, WorkloadSet
 from persys.model.spec import WorkloadType
 from persys.model.status import Observation, Retry, WorkloadStatus
@@ -37,6 +38,7 @@ from persys.scheduler.state.event_log import EventLog
 from persys.scheduler.state.members import Members
 from persys.scheduler.state.quarantine import Quarantine, Quarantined
 from persys.scheduler.state.runs import Runs
+from persys.scheduler.state.service_members import MemberChange, ServiceMembers
 from persys.store import keys
 
 INTERNAL_ERROR = "InternalError"  # the reason code of a workload that is set aside
@@ -126,10 +128,12 @@ class ClusterState:
         *,
         node_changed: Callable[[NodeId], None] = lambda _node_id: None,
         member_changed: Callable[[Workload], None] = lambda _workload: None,
+        service_changed: Callable[[MemberChange], None] = lambda _change: None,
     ) -> None:
         """`node_changed` is called after each change of a node's record.
 
-        `member_changed` is called after each change of a member of a set or a run, or of its state.
+        `member_changed` is called after each change of a member of a set or a run, or of its state, and
+        `service_changed` after each change of a service, of one of its members or of the state of that.
         """
         self.workloads: dict[WorkloadId, WorkloadState] = {}
         self.nodes: dict[NodeId, NodeState] = {}
@@ -161,6 +165,8 @@ class ClusterState:
         self.members = Members(member_changed)
         self.jobs: dict[str, Job] = {}
         self.runs = Runs()
+        self.services: dict[str, Service] = {}
+        self.service_members = ServiceMembers(service_changed)
         self.events = EventLog()
         self.quarantine = Quarantine()
         self._node_changed = node_changed
@@ -194,6 +200,7 @@ class ClusterState:
         elif entry.workload is not workload:
             self.members.put(entry.workload, workload)
         entry.workload = workload
+        self.service_members.put(workload)
         self.secret_uses.put(workload)
         self.home_workloads.put(workload)
         return entry
@@ -206,11 +213,13 @@ class ClusterState:
         entry.workload_status, entry.retry = workload_status, retry
         if not is_same:
             self.members.note(entry.workload)
+            self.service_members.note(entry.workload.id)
 
     def put_assignment(self, workload_id: WorkloadId, assignment: Assignment | None) -> None:
         entry = self.workloads[workload_id]
         if entry.assignment is not assignment:
             self.members.note(entry.workload)
+            self.service_members.note(workload_id)
         if entry.assignment is not None:
             self.on_node[entry.assignment.node_id].discard(workload_id)
         entry.assignment = assignment
@@ -221,6 +230,7 @@ class ClusterState:
     def drop_workload(self, workload_id: WorkloadId) -> None:
         self.put_assignment(workload_id, None)
         self.members.drop(self.workloads.pop(workload_id).workload)
+        self.service_members.drop(workload_id)
         self.secret_uses.drop(workload_id)
         self.home_workloads.drop(workload_id)
         self.waiting.discard(workload_id)
@@ -233,6 +243,16 @@ class ClusterState:
     def drop_job(self, job_id: str) -> None:
         self.jobs.pop(job_id, None)
         self.secret_uses.drop(f"job {job_id}")
+
+    def put_service(self, service: Service) -> None:
+        self.services[service.service_id] = service
+        self.service_members.put_service(
+            service, (entry.workload for entry in self.workloads.values())
+        )
+
+    def drop_service(self, service_id: str) -> None:
+        if self.services.pop(service_id, None) is not None:
+            self.service_members.drop_service(ServiceId(service_id))
 
     def put_node(self, node: Node, *, lease_until: float | None = None) -> NodeState:
         member = self.nodes.get(node.id)

@@ -23,6 +23,7 @@ from persys.model.node import Lease, Node, RemovedNode
 from persys.model.nodepool import Machine, NodePool
 from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret
+from persys.model.service import Service
 from persys.model.sets import SetRevision, WorkloadSet
 from persys.model.status import Drift, Retry, WorkloadStatus
 from persys.model.workload import SuggestionDecision, Workload
@@ -202,6 +203,22 @@ RECORDS: tuple[RecordType, ...] = (
         stand_in=_nothing,
         in_memory=lambda _cluster: (),
         rebuilt=lambda _merged, _held: (),
+    ),
+    _type(
+        # Before workloads: each of them is compared only with the services that could select it.
+        "service",
+        Service,
+        "/services/<id>",
+        content="a service: its ports, and which workloads are its members",
+        written_when="a user changes it",
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        key_of=lambda service: keys.service_key(service.service_id),
+        put=lambda target, service: target.cluster.put_service(service),
+        drop=lambda target, key: target.cluster.drop_service(key.removeprefix(keys.SERVICES)),
+        stand_in=_nothing,
+        in_memory=lambda cluster: cluster.services.values(),
+        rebuilt=lambda _merged, held: held,
     ),
     _type(
         "workload",

@@ -9,6 +9,7 @@ Called by the scheduler's API, the agent's uplink, the client and the spec file 
 `nodepools.py`    node pools, their machines and steps
 `sets.py`         sets, their templates, revisions and members
 `jobs.py`         jobs and their runs
+`services.py`     services and their endpoints
 `planning.py`     explain, plan and capacity
 `views.py`        events, suggestions, orphans and recovered workloads
 """

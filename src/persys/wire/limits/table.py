@@ -51,12 +51,13 @@ TEXTS: dict[str, int] = {
         target_workload task_id token_id used_by user workload_id workload_ids bound stranded name
         network bridge created_by updated_by status_updated_by allow_secrets rule prefix
         pool_id provider region machine size credentials provider_id set_id owner job_id
-        run_id timezone
+        run_id timezone service_id dns_name port_name host hosts
         """,
     ),
     # "operator/name by token id via gateway/name".
     **_all(4 * NAME, "identity submitted_by decided_by RevisionView.created_by"),
     **_all(PATH, "OrphanView.secrets RecoveredWorkload.secrets"),  # also vault/<path>
+    "ServiceSelector.set": NAME,
     "ApplyWorkloadRequest.id": NAME,
     "ApplyResult.id": NAME,
     "DeleteWorkloadRequest.id": NAME,
@@ -128,6 +129,7 @@ MAPS: dict[str, tuple[int, int, int]] = {
     "metadata": (LABEL_KEY, SENTENCE, 64),
     "options": (NAME, SENTENCE, 64),
     "NodePoolSpec.labels": (LABEL_KEY, 1_024, 64),
+    "ServiceSelector.labels": (LABEL_KEY, SENTENCE, 64),
     # persys.vm_spec_b64 contains a whole spec.
     "WorkloadSpec.metadata": (LABEL_KEY, DOCUMENT, 256),
     "VMSpec.metadata": (LABEL_KEY, DOCUMENT, 256),
@@ -182,6 +184,7 @@ NUMBERS: dict[str, tuple[int, int]] = {
     **_all(INT32, "completions parallelism JobSpec.retries keep fail_on"),
     "start_within_seconds": (-(2**63), 2**63 - 1),
     **_all(NATURAL32, "attempt succeeded_count failed_count active_count"),
+    "weight": INT32,  # checked with a message for users
     **_all(SECONDS_OF_A_YEAR, "idle_after_seconds provision_deadline_seconds"),
     "failure_count": NATURAL32,
     **_all(INT32, "desired_replicas replica_delta"),
@@ -239,6 +242,7 @@ COUNTS: dict[str, int] = {
     **_all(100, "constraints managed_volumes ssh_keys taints tolerations"),
     "fail_on": 256,
     **_all(64, "disks features deeds"),
+    **_all(64, "ServiceSpec.ports ServiceSpec.members hosts"),
     **_all(32, "networks nameservers spread_over sizes"),
     **_all(16, "supported_storage_drivers supported_workload_types unavailable_types"),
     "internal_errors": 16,
@@ -259,7 +263,7 @@ COUNTS: dict[str, int] = {
         blocked bound changes copies counts displaces drifts events found history images items left_out losses
         next_steps nodes plans problems records score secrets stranded tokens used_by versions recovered
         suggestions pools machines steps quarantined policy_violations DiagnosticsView.internal_errors
-        sets members revisions jobs runs
+        sets members revisions jobs runs services endpoints excluded
         """,
     ),
 }

@@ -1,4 +1,4 @@
-"""The JSON schema (draft 7) of spec files: workloads, sets, jobs and node pools."""
+"""The JSON schema (draft 7) of spec files: workloads, sets, jobs, services and node pools."""
 
 import json
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ from persys.wire.schema.descriptions import (
     Field,
 )
 from persys.wire.schema.sections import SECTIONS, Section
+from persys.wire.schema.service_descriptions import SERVICE
 from persys.wire.schema.set_job_descriptions import (
     JOB,
     JOB_OPTIONS,
@@ -34,7 +35,7 @@ _AS_WRITTEN: Schema = {"type": ["string", "number", "boolean"]}
 _STATUS: Schema = {"type": "object", "description": "printed by `get -o yaml`; ignored"}
 _TYPES = ("container", "compose", "vm")
 _OCTAL = "mode"
-_DOCUMENTS = ("Workload", "Set", "Job", "NodePool")
+_DOCUMENTS = ("Workload", "Set", "Job", "Service", "NodePool")
 _BY_MESSAGE = {section.message: section for section in SECTIONS if section.message}
 _BY_DEFINITION = {section.definition: section for section in SECTIONS if section.definition}
 # The mappings of sets and jobs.
@@ -59,6 +60,7 @@ def document() -> Schema:
         "WorkloadOfTheContract": _of_the_contract(),
         "NodePool": _node_pool(),
         "Software": _own_mapping(SOFTWARE),
+        "Service": _service(),
         "Set": _workload_with(SET, without=("revision_id",)),
         "UpdatePolicy": _own_mapping(UPDATE),
         "ScalePolicy": _own_mapping(SCALE),
@@ -156,6 +158,17 @@ def _node_pool() -> Schema:
     found = _mapping_of(POOL, {name: _of_pool(name) for name in POOL})
     found["properties"]["status"] = _STATUS
     return found
+
+
+def _service() -> Schema:
+    known = control_pb2.ServiceSpec.DESCRIPTOR.fields_by_name
+    schemas = _own_schemas({name: SERVICE[name] for name in ("kind", "id")})
+    schemas["id"] = {"type": "string", "pattern": SERVICE["id"].pattern}
+    schemas["port"] = _reference("ServicePort")
+    schemas |= {name: _of_field(known[name], SERVICE[name]) for name in SERVICE if name in known}
+    found = _mapping_of(SERVICE, schemas)
+    found["properties"]["status"] = _STATUS
+    return {**found, "oneOf": [{"required": ["port"]}, {"required": ["ports"]}]}
 
 
 def _of_pool(name: str) -> Schema:

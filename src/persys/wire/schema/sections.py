@@ -24,6 +24,7 @@ from persys.wire.schema.descriptions import (
     WORKLOAD,
     Field,
 )
+from persys.wire.schema.service_descriptions import SELECTOR, SERVICE, SERVICE_PORT
 from persys.wire.schema.set_job_descriptions import (
     JOB,
     JOB_OPTIONS,
@@ -86,6 +87,30 @@ SECTIONS = (
         short=r"^\S+( +\S+){4}$",
         short_text='the five fields of `cron` as one text, `"0 3 * * *"`',
         definition="Schedule",
+    ),
+    Section(
+        "Service",
+        "",
+        "A name with healthy members behind it. Set `port` or `ports`. "
+        "See [Give workloads a name](../how-to/services.md).",
+        SERVICE,
+        definition="Service",
+    ),
+    Section(
+        "Service port",
+        "port, ports[]",
+        "",
+        SERVICE_PORT,
+        "ServicePort",
+        "^[0-9]{1,5}(/(tcp|udp|http))?$",
+        '`80`, `"53/udp"` or `"8080/http"`',
+    ),
+    Section(
+        "Service members",
+        "members[]",
+        "Set one of `set` and `labels`.",
+        SELECTOR,
+        "ServiceSelector",
     ),
     Section("Resources", "resources", "", RESOURCES, "ResourceRequirements"),
     Section("Container", "container", "", CONTAINER, "ContainerSpec"),

@@ -4,11 +4,11 @@ Hand-written instead of a YAML-to-protobuf library: line numbers and safe handli
 required. Called by the CLI, the dashboard and GitOps.
 
 `parser.py`          files to requests, with the short forms of ports, volumes and health checks
-`spec_documents.py`  the documents of a file: workloads, sets, jobs and node pools
+`spec_documents.py`  the documents of a file: workloads, sets, jobs, services and node pools
 `document.py`        other formats: views of workloads and Compose files; positions of fields
 `overrides.py`       changes before the validation: variables and `--set`
-`set_file.py`, `job_file.py`, `pool_file.py`  the keys of sets, jobs and node pools
-`export.py`          workloads, sets, jobs and node pools as documents, for `get -o yaml`
+`set_file.py`, `job_file.py`, `service_file.py`, `pool_file.py`  the keys of the other kinds
+`export.py`          workloads and the other kinds as documents, for `get -o yaml`
 `value_readers.py`   durations, percentages and words of these keys
 `strict.py`          strict decoding of YAML nodes into protobuf messages
 `yaml_nodes.py`      traversal of untrusted YAML within a budget

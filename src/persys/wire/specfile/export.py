@@ -1,4 +1,5 @@
-"""What `get -o yaml` prints and `apply` accepts: workloads, sets, jobs and node pools as documents.
+"""What `get -o yaml` prints and `apply` accepts: workloads, sets, jobs, services and node pools
+as documents.
 
 A document has the fields that are set, and the rest of the view as `status`, which `apply` ignores. Applied
 unedited, it changes nothing.
@@ -16,7 +17,7 @@ from persys.core.duration import format_duration
 from persys.model.job import KEEP_DEFAULT, START_WITHIN_SECONDS_DEFAULT, Overlap
 from persys.model.sets import OnFailure, ScalePolicy, UpdatePolicy
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.specfile import job_file, pool_file, set_file
+from persys.wire.specfile import job_file, pool_file, service_file, set_file
 from persys.wire.specfile.strict import OCTAL_FIELDS
 
 _DESIRED_STATES = ("Running", "Stopped")
@@ -157,6 +158,16 @@ def pool_document(spec: control_pb2.NodePoolSpec) -> dict[str, object]:
         else:
             document[name] = value
     return document
+
+
+def service_text(view: control_pb2.ServiceView, *, status: bool = True) -> str:
+    return _text(service_document(view.spec), view, ("spec",) if status else None)
+
+
+def service_document(spec: control_pb2.ServiceSpec) -> dict[str, object]:
+    fields = fields_of(spec)
+    service_id = fields.pop("service_id", "")
+    return {"kind": service_file.KIND, "id": service_id, **fields}
 
 
 def fields_of(message: Message) -> dict[str, Any]:

@@ -1,12 +1,13 @@
-"""Parses spec files (YAML with one or more documents, or JSON) into workloads, sets, jobs and node pools.
+"""Parses spec files (YAML with one or more documents, or JSON) into workloads, sets, jobs, services and node
+pools.
 
 Two formats are accepted. The flat format has `id` and the fields of the spec at the top level; its `status`,
 which `workload get -o yaml` prints, is ignored. The format of the contract has `workload_id` and the spec
 under `spec`. A document without a spec changes only the desired state of its workload. Views of workloads and
 Compose files are accepted too, see `document.py`.
 
-A document with `kind: set`, `kind: job` or `kind: nodepool` is one. Without a kind, a workload with a key of
-a set or of a job is a set or a job.
+A document with `kind: set`, `kind: job`, `kind: service` or `kind: nodepool` is one. Without a kind, a
+workload with a key of a set or of a job is a set or a job.
 """
 
 import json
@@ -33,7 +34,7 @@ from persys.wire.control.spec_decode import workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.spec import health
 from persys.wire.spec.checks import PORT_MAX
-from persys.wire.specfile import job_file, pool_file, set_file
+from persys.wire.specfile import job_file, pool_file, service_file, set_file
 from persys.wire.specfile.document import (
     child,
     compose_document,
@@ -56,6 +57,7 @@ from persys.wire.specfile.spec_documents import (
     Document,
     JobDocument,
     PoolDocument,
+    ServiceDocument,
     SetDocument,
     SpecDocument,
 )
@@ -80,7 +82,7 @@ _STATUS = "status"
 _KUBERNETES = "apiVersion"
 _OF_REQUEST = ("revision_id", "desired_state")
 _FLAT = ("id", *_OF_SPEC, _STOP_AFTER, *_OF_REQUEST)
-_KINDS = (set_file.KIND, job_file.KIND, pool_file.KIND)
+_KINDS = (set_file.KIND, job_file.KIND, service_file.KIND, pool_file.KIND)
 _KIND_OF_KEY = {
     **dict.fromkeys(set_file.KEYS, set_file.KIND),
     **dict.fromkeys(job_file.KEYS, job_file.KIND),
@@ -156,6 +158,8 @@ def _document(node: Node, text: str, line: int, overrides: Overrides) -> Documen
     kind = _kind(node)
     if kind == pool_file.KIND:
         return PoolDocument(pool_file.read_pool(node), line, node)
+    if kind == service_file.KIND:
+        return ServiceDocument(service_file.read_service(node), line, node)
     if not kind:
         return SpecDocument(_request(node), line, node)
     own, others = _split(node, kind)

@@ -1,4 +1,4 @@
-"""The documents of a spec file: workloads, sets, jobs and node pools, with the positions of fields."""
+"""The documents of a spec file: workloads, sets, jobs, services and node pools, with positions of fields."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -6,7 +6,7 @@ from typing import ClassVar
 from persys.core.bounded_yaml import Node
 from persys.errors import InvalidError
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.specfile import job_file, set_file
+from persys.wire.specfile import job_file, service_file, set_file
 from persys.wire.specfile.document import compose_error, located
 from persys.wire.specfile.overrides import MissingVariable
 from persys.wire.specfile.strict import NOWHERE, Position
@@ -102,4 +102,25 @@ class PoolDocument:
         return at, field, text
 
 
-Document = SpecDocument | SetDocument | JobDocument | PoolDocument
+@dataclass(frozen=True, slots=True)
+class ServiceDocument:
+    """One service of a file, and its line (0: unknown)."""
+
+    noun: ClassVar[str] = "service"
+    names: ClassVar[str] = "service"
+
+    service: control_pb2.ServiceSpec
+    line: int
+    node: Node
+
+    @property
+    def id(self) -> str:
+        return self.service.service_id
+
+    def located(self, field: str, problem: str) -> tuple[Position, str, str]:
+        name = service_file.key_of(field)
+        at, text = located(self.node, name, problem) if self.line else (NOWHERE, problem)
+        return at, name, text
+
+
+Document = SpecDocument | SetDocument | JobDocument | PoolDocument | ServiceDocument

@@ -30,6 +30,7 @@ from persys.model.nodepool import (
 )
 from persys.model.placement import Assignment, EpochCounter, Resources, Tombstone
 from persys.model.secret import Secret, SecretVersion
+from persys.model.service import Selector
 from persys.model.sets import (
     Phase,
     Rollout,
@@ -48,6 +49,7 @@ from persys.sim.checks.store_mirror import StoreMirror
 from persys.store import keys
 from persys.store.port import VALUE_BYTES_MAX, Record, Snapshot, Unit, WatchEvent
 from persys.wire.stored import records
+from service_builders import a_service
 from strategies import values_of
 
 N1, WEB = NodeId("n1"), WorkloadId("web")
@@ -57,6 +59,10 @@ DAY = timedelta(days=1)
 EXAMPLES: dict[str, tuple[str, Struct]] = {
     "node": (keys.node_key(N1), Node(N1, Capabilities(4000, 8000), "h:1", NOON)),
     "lease": (keys.node_lease_key(N1), Lease(N1, NOON, timedelta(seconds=30))),
+    "service": (
+        keys.service_key("web"),
+        a_service(Selector("web", weight=9), Selector(labels={"app": "web"}), hosts=("a.example",)),
+    ),
     "workload": (keys.workload_key(WEB), a_workload("web")),
     "assignment": (keys.assignment_key(WEB), an_assignment("n1")),
     "belief": (keys.status_key(WEB), a_status(code="Completed")),

@@ -77,7 +77,13 @@ def test_the_printed_command_applies_the_written_file(
     result = ctl(*command.split())
 
     assert result.code == 0, result.err
-    created = (cluster.applied, cluster.pools, cluster.applied_sets, cluster.applied_jobs)
+    created = (
+        cluster.applied,
+        cluster.pools,
+        cluster.applied_sets,
+        cluster.applied_jobs,
+        cluster.services,
+    )
     assert sum(len(each) for each in created) == 1
 
 

@@ -81,7 +81,14 @@ async def test_every_route_requires_the_permission_of_its_rpc(
 
 async def test_every_route_requires_credentials(secure_api: RunningGateway, root: Root) -> None:
     context = client_context(root)
-    own = ("/clusters", f"{API}/clusters", f"{API}/overview", f"{API}/audit", f"{API}/gitops")
+    own = (
+        "/clusters",
+        f"{API}/clusters",
+        f"{API}/overview",
+        f"{API}/audit",
+        f"{API}/gitops",
+        f"{API}/traefik",
+    )
     every = [("GET", path) for path in own]
     every += [(route.method, API + example_path(route.path)) for route in ROUTES]
     every += [(route.method, example_path(route.path)) for route in CONTRACT_ROUTES]

@@ -6,6 +6,7 @@ import pytest
 
 from shells.gateway.running_gateway import RunningGateway, a_container
 from shells.scheduler.harness import Cluster
+from shells.scheduler.services.calls_of_services import ServiceCalls, a_service
 
 
 async def test_a_workload_is_applied_read_and_deleted(
@@ -113,3 +114,23 @@ async def test_a_cross_site_change_is_refused(api: RunningGateway) -> None:
     )
 
     assert status == 403
+
+
+async def test_the_endpoints_of_services_are_served_for_traefik(
+    api: RunningGateway, cluster: Cluster
+) -> None:
+    services = ServiceCalls(cluster)
+    node = await cluster.join("n1")
+    spec = a_service()
+    spec.hosts.append("shop.example.org")
+    await services.applied(spec)
+    assert (await api.get("/api/v1/traefik")) == (200, {})
+
+    await services.run("web-a", 8080)
+    await services.until_listed("web-a")
+    status, found = await api.get("/api/v1/traefik")
+
+    host = node.agent.endpoint.rpartition(":")[0]
+    servers = {"servers": [{"url": f"http://{host}:8080"}]}
+    assert (status, found["http"]["services"]) == (200, {"web": {"loadBalancer": servers}})
+    assert found["http"]["routers"]["web"]["rule"] == "Host(`shop.example.org`)"

@@ -14,8 +14,12 @@ from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, NodeStatus
+from persys.model.service import ServiceId
 from persys.scheduler.app import Scheduler
 from persys.scheduler.discovery.dns_records import COMPARE_SECONDS, Discovery, NameCheck
+from persys.scheduler.discovery.service_records import ServiceRecords
+from persys.scheduler.services.endpoint_table import EndpointTable
+from persys.scheduler.signals import Signal
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 from persys.store.memory import MemoryStore
@@ -45,11 +49,16 @@ class RunningDiscovery:
     def __init__(self, *, fence: tuple[str, int] | None = None) -> None:
         self.store = FaultyStore(MemoryStore(SystemClock().monotonic))
         self.clock = FastClock()
-        self.cluster = ClusterState(node_changed=self._node_changed)
+        self.endpoints_changed: Signal[ServiceId] = Signal()
+        self.cluster = ClusterState(
+            node_changed=self._node_changed, service_changed=lambda change: self.table.note(change)
+        )
+        self.table = EndpointTable(self.cluster, self.endpoints_changed)
         self.discovery = Discovery(
             self.cluster,
             self.store,
             self.clock,
+            services=ServiceRecords(self.cluster, self.table, self.clock),
             supervisor=Supervisor("scheduler", self.clock, CollectorRegistry()),
             zone=lambda: ZONE,
             address=lambda: "10.0.0.9",
@@ -57,9 +66,11 @@ class RunningDiscovery:
             fence=lambda: fence,
             leads=lambda: True,
         )
+        self.endpoints_changed.connect(self.discovery.service_changed)
 
     def _node_changed(self, node_id: NodeId) -> None:
         self.discovery.node_changed(node_id)
+        self.table.node_changed(node_id)
 
     def put_node(self, status: NodeStatus = NodeStatus.READY) -> None:
         endpoint, now = "10.0.0.1:50051", datetime.now(UTC)

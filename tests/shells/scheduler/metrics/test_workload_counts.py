@@ -94,6 +94,7 @@ def exported_metrics(
         leads=lambda: leads,
         unanswered=lambda _node_id: 0,
         records=lambda: 0,
+        endpoint_count=lambda _service: 0,
         file_bytes=None,
     )
     collector = ClusterCollector(

@@ -23,11 +23,13 @@ from persys.model.node import Capabilities, Lease, Node, NodeStatus, RemovedNode
 from persys.model.nodepool import Machine, MachineSize, MachineState, NodePool, PoolId
 from persys.model.placement import Assignment, EpochCounter, Resources, Tombstone
 from persys.model.secret import Secret, SecretVersion
+from persys.model.service import Selector, Service, ServiceId, ServicePort
 from persys.model.sets import SetId, SetRevision, Template, WorkloadSet
 from persys.model.spec import ContainerSpec, RestartPolicy, VolumeMount, WorkloadType
 from persys.model.status import Actual, Drift, DriftType, Retry, Status, WorkloadStatus
 from persys.model.workload import SuggestedAction, Suggestion, SuggestionDecision
 from persys.scheduler.nodepools.pools import POOLS_MAX
+from persys.scheduler.services.services import SERVICES_MAX
 from persys.store import keys
 from persys.store.port import Store, Unit
 from persys.wire.stored import records
@@ -85,6 +87,7 @@ def many_records(size: int, key: EncryptionKey) -> Records:
         **node_pools(min(size, POOLS_MAX - 1), size),
         **sets(size),
         **jobs(size),
+        **services(min(size, SERVICES_MAX - 1)),
         **events(size),
     }
 
@@ -259,6 +262,18 @@ def sets(size: int) -> Records:
             set_id, 0, 1, LONG_AGO, LONG_AGO, stable=1, revisions=(1,)
         )
         found[keys.set_revision_key(set_id, 1)] = SetRevision(set_id, 1, template, LONG_AGO)
+    return found
+
+
+def services(size: int) -> Records:
+    """Services of sets without members, and one that selects all workloads with a label."""
+    found: Records = {}
+    for number in range(size):
+        service_id = ServiceId(f"service{number}")
+        selector = Selector(set_id=f"set{number}") if number else Selector(labels={"app": "run"})
+        found[keys.service_key(service_id)] = Service(
+            service_id, (ServicePort("http", 80),), (selector,), LONG_AGO, LONG_AGO
+        )
     return found
 
 

@@ -294,6 +294,22 @@ async def delete_node_pool(large: LargeScheduler) -> None:
     assert response.accepted, response.reason
 
 
+async def apply_service(large: LargeScheduler) -> None:
+    spec = pb.ServiceSpec(
+        service_id="fresh", ports=[{"port": 80}], members=[{"labels": {"app": "none"}}]
+    )
+    response = await large.stub.ApplyService(pb.ApplyServiceRequest(service=spec), timeout=SECONDS)
+
+    assert response.accepted, response.reason
+
+
+async def delete_service(large: LargeScheduler) -> None:
+    request = pb.ServiceRequest(service_id="service1")
+    response = await large.stub.DeleteService(request, timeout=SECONDS)
+
+    assert response.accepted, response.reason
+
+
 def a_set(large: LargeScheduler, name: str, image: str = "nginx", **update: Any) -> pb.SetSpec:
     spec = workload(name).spec
     spec.container.image = image
@@ -471,6 +487,8 @@ CASES: dict[str, Case] = {
     "CreateNodePool": create_node_pool,
     "PauseNodePool": pause_node_pool,
     "DeleteNodePool": delete_node_pool,
+    "ApplyService": apply_service,
+    "DeleteService": delete_service,
     "ApplySet": apply_set,
     "ScaleSet": scale_set,
     "UndoRollout": undo_rollout,

@@ -13,11 +13,11 @@ from persys.core.nodepools.checks import check_pool
 from persys.errors import InvalidError
 from persys.wire.control.nodepools import pool_of
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.schema import json_schema
+from persys.wire.schema import json_schema, service_descriptions
 from persys.wire.schema import set_job_descriptions as of_sets_and_jobs
 from persys.wire.schema.descriptions import POOL, SIZE, SOFTWARE, WORKLOAD, Field
 from persys.wire.schema.sections import SECTIONS, Section
-from persys.wire.specfile import job_file, parser, pool_file, set_file
+from persys.wire.specfile import job_file, parser, pool_file, service_file, set_file
 from persys.wire.specfile.parser import read_documents
 from persys.wire.specfile.spec_documents import PoolDocument
 
@@ -71,6 +71,12 @@ A_SET = {
     "resources": {"cpu_millicores": 100, "memory_mb": 64},
 }
 A_JOB = {"id": "backup", "container": {"image": "nginx"}, "kind": "job"}
+A_SERVICE = {
+    "kind": "service",
+    "id": "web",
+    "ports": [{"port": 80, "protocol": "http"}],
+    "members": [{"set": "web"}],
+}
 PROMETHEUS = {"url": "http://p", "query": "up", "target": 1}
 
 
@@ -91,6 +97,11 @@ def own_documents(name: str, value: Any) -> dict[str, Any]:
             return {**A_SET, "scale": {"max": 3, "prometheus": {**PROMETHEUS, field: value}}}
         case "job":
             return {**A_JOB, field: value}
+        case "service":
+            others = {
+                key: one for key, one in A_SERVICE.items() if (key, field) != ("ports", "port")
+            }
+            return {**others, field: value}
         case "options":
             return {**A_JOB, "job": {field: value}}
         case _:
@@ -104,6 +115,7 @@ OWN: dict[str, Mapping[str, Field]] = {
     "prometheus": of_sets_and_jobs.PROMETHEUS,
     "job": of_sets_and_jobs.JOB,
     "options": of_sets_and_jobs.JOB_OPTIONS,
+    "service": service_descriptions.SERVICE,
     "schedule": of_sets_and_jobs.SCHEDULE,
 }
 OWN_FIELDS = {
@@ -113,6 +125,11 @@ OWN_FIELDS = {
 
 def placed(section: Section, content: dict[str, Any]) -> dict[str, Any]:
     """A workload with this mapping at the place of the section."""
+    if section.message == "ServicePort":
+        return {**A_SERVICE, "ports": [{"port": 80, **content}]}
+    if section.message == "ServiceSelector":
+        beside = {} if {"set", "labels"} & content.keys() else {"set": "web"}
+        return {**A_SERVICE, "members": [{**beside, **content}]}
     place = section.place.partition(",")[0]
     document: dict[str, Any] = {"id": "web"}
     at = document
@@ -269,6 +286,10 @@ def test_every_field_of_the_contract_has_a_description() -> None:
     assert POOL.keys() == pool_file._FIELDS.keys() | {"kind"}
     assert SIZE.keys() == pool_file._SIZE_FIELDS.keys()
     assert SOFTWARE.keys() == {"url", "sha256"}
+
+
+def test_every_key_of_services_has_a_description() -> None:
+    assert set(service_descriptions.SERVICE) == {*service_file.KEYS, "kind"}
 
 
 def test_every_key_of_sets_and_jobs_has_a_description() -> None:

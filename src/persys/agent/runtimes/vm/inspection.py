@@ -35,6 +35,7 @@ from persys.agent.runtimes.vm.state_dir import Run
 from persys.core.agent.garbage import ImageUse, Item, Kind
 from persys.core.agent.next_step import SWITCHED_OFF
 from persys.core.agent.progress import Artefact, Condition
+from persys.core.agent.report import PRIMARY_IP
 from persys.core.agent.run_limits import UNKNOWN_EXIT_CODE
 from persys.model.ids import Revision, WorkloadId
 from persys.model.status import Failure, FailureReason
@@ -100,7 +101,7 @@ def status_metadata(view: DomainView) -> dict[str, str]:
     return {
         "vm.domain_state": state_name(view.state),
         "vm.ip_addresses": ",".join(view.addresses),
-        "vm.primary_ip": primary(view.addresses),
+        PRIMARY_IP: primary(view.addresses),
         "vm.mac_addresses": ",".join(found.mac_addresses),
         "vm.accel": found.accel,
         "vm.guest_agent": ("connected" if found.guest_agent else "disconnected") if runs else "",

@@ -1,4 +1,4 @@
-"""Commands for sets with their rollouts, and for jobs with their runs."""
+"""Commands for sets with their rollouts, for jobs with their runs, and for services."""
 
 from persys.cli.framework import arguments as arg
 from persys.cli.framework.tables.command import Command, Group
@@ -7,6 +7,10 @@ _SET = arg.Argument(("id",), {"metavar": "SET", "help": "id of the set"}, "set")
 _SETS = arg.Argument(("ids",), {"metavar": "SET", "nargs": "+", "help": "ids of sets"}, "set")
 _JOB = arg.Argument(("id",), {"metavar": "JOB", "help": "id of the job"}, "job")
 _JOBS = arg.Argument(("ids",), {"metavar": "JOB", "nargs": "+", "help": "ids of jobs"}, "job")
+_SERVICE = arg.Argument(("id",), {"metavar": "SERVICE", "help": "id of the service"}, "service")
+_SERVICES = arg.Argument(
+    ("ids",), {"metavar": "SERVICE", "nargs": "+", "help": "ids of services"}, "service"
+)
 _RUN = arg.Argument(
     ("run_id",),
     {"metavar": "RUN", "nargs": "?", "default": "", "help": "id of the run (default: the newest)"},
@@ -159,6 +163,37 @@ JOB = Group(
             "delete jobs, with their runs and the logs of them",
             "commands.job:delete",
             (_JOBS,),
+        ),
+    ),
+)
+
+SERVICE = Group(
+    "service",
+    "services: names with healthy members behind them",
+    (
+        Command(
+            "list",
+            "list services, with the number of their endpoints",
+            "commands.service:list_services",
+            (arg.WATCH,),
+        ),
+        Command(
+            "get",
+            "show one service, its endpoints, and why members are not endpoints",
+            "commands.service:get",
+            (_SERVICE, arg.WATCH),
+        ),
+        Command(
+            "endpoints",
+            "list the addresses at which clients reach a service",
+            "commands.service:endpoints",
+            (_SERVICE, arg.WATCH),
+        ),
+        Command(
+            "delete",
+            "delete services; their members continue to run",
+            "commands.service:delete",
+            (_SERVICES,),
         ),
     ),
 )

@@ -2551,3 +2551,144 @@ class RunMemberView(_message.Message):
     node_id: str
     reason: str
     def __init__(self, workload_id: _Optional[str] = ..., index: _Optional[int] = ..., attempt: _Optional[int] = ..., status: _Optional[str] = ..., node_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ServiceSpec(_message.Message):
+    __slots__ = ("service_id", "ports", "members", "hosts")
+    SERVICE_ID_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    service_id: str
+    ports: _containers.RepeatedCompositeFieldContainer[ServicePort]
+    members: _containers.RepeatedCompositeFieldContainer[ServiceSelector]
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, service_id: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[ServicePort, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[ServiceSelector, _Mapping]]] = ..., hosts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ServicePort(_message.Message):
+    __slots__ = ("name", "port", "protocol")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    port: int
+    protocol: str
+    def __init__(self, name: _Optional[str] = ..., port: _Optional[int] = ..., protocol: _Optional[str] = ...) -> None: ...
+
+class ServiceSelector(_message.Message):
+    __slots__ = ("set", "labels", "weight")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SET_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    set: str
+    labels: _containers.ScalarMap[str, str]
+    weight: int
+    def __init__(self, set: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., weight: _Optional[int] = ...) -> None: ...
+
+class ApplyServiceRequest(_message.Message):
+    __slots__ = ("service",)
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    service: ServiceSpec
+    def __init__(self, service: _Optional[_Union[ServiceSpec, _Mapping]] = ...) -> None: ...
+
+class ServiceRequest(_message.Message):
+    __slots__ = ("service_id",)
+    SERVICE_ID_FIELD_NUMBER: _ClassVar[int]
+    service_id: str
+    def __init__(self, service_id: _Optional[str] = ...) -> None: ...
+
+class ServiceAnswer(_message.Message):
+    __slots__ = ("accepted", "reason", "service", "outcome")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    service: ServiceView
+    outcome: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., service: _Optional[_Union[ServiceView, _Mapping]] = ..., outcome: _Optional[str] = ...) -> None: ...
+
+class ListServicesRequest(_message.Message):
+    __slots__ = ("endpoints",)
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    endpoints: bool
+    def __init__(self, endpoints: _Optional[bool] = ...) -> None: ...
+
+class ListServicesResponse(_message.Message):
+    __slots__ = ("services",)
+    SERVICES_FIELD_NUMBER: _ClassVar[int]
+    services: _containers.RepeatedCompositeFieldContainer[ServiceView]
+    def __init__(self, services: _Optional[_Iterable[_Union[ServiceView, _Mapping]]] = ...) -> None: ...
+
+class GetServiceRequest(_message.Message):
+    __slots__ = ("service_id",)
+    SERVICE_ID_FIELD_NUMBER: _ClassVar[int]
+    service_id: str
+    def __init__(self, service_id: _Optional[str] = ...) -> None: ...
+
+class GetServiceResponse(_message.Message):
+    __slots__ = ("service",)
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    service: ServiceView
+    def __init__(self, service: _Optional[_Union[ServiceView, _Mapping]] = ...) -> None: ...
+
+class ServiceView(_message.Message):
+    __slots__ = ("spec", "created_at", "updated_at", "dns_name", "member_count", "healthy_count", "endpoints", "excluded")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
+    DNS_NAME_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDED_FIELD_NUMBER: _ClassVar[int]
+    spec: ServiceSpec
+    created_at: _timestamp_pb2.Timestamp
+    updated_at: _timestamp_pb2.Timestamp
+    dns_name: str
+    member_count: int
+    healthy_count: int
+    endpoints: _containers.RepeatedCompositeFieldContainer[ServiceEndpoint]
+    excluded: _containers.RepeatedCompositeFieldContainer[ExcludedMember]
+    def __init__(self, spec: _Optional[_Union[ServiceSpec, _Mapping]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dns_name: _Optional[str] = ..., member_count: _Optional[int] = ..., healthy_count: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[ServiceEndpoint, _Mapping]]] = ..., excluded: _Optional[_Iterable[_Union[ExcludedMember, _Mapping]]] = ...) -> None: ...
+
+class ServiceEndpoint(_message.Message):
+    __slots__ = ("workload_id", "node_id", "port_name", "host", "port", "protocol", "weight", "revision_id", "healthy_since")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PORT_NAME_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_SINCE_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    node_id: str
+    port_name: str
+    host: str
+    port: int
+    protocol: str
+    weight: int
+    revision_id: str
+    healthy_since: _timestamp_pb2.Timestamp
+    def __init__(self, workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., port_name: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., protocol: _Optional[str] = ..., weight: _Optional[int] = ..., revision_id: _Optional[str] = ..., healthy_since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class ExcludedMember(_message.Message):
+    __slots__ = ("workload_id", "node_id", "health", "reason")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    node_id: str
+    health: str
+    reason: str
+    def __init__(self, workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., health: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
