@@ -36,6 +36,7 @@ from persys.scheduler.metrics.workload_counts import WorkloadCounter
 from persys.scheduler.reconcile.reconciler import policy_of
 from persys.scheduler.reconcile.suggestions import Suggestions
 from persys.scheduler.secrets.references import SecretSource
+from persys.scheduler.services.services import Services
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.signals import Signals
 from persys.scheduler.state.cluster import ClusterState
@@ -163,8 +164,8 @@ class Scheduler:
         )
         self.removed, self.removal = nodes.removed, nodes.removal
         self.leases, self.membership = nodes.leases, nodes.membership
-        services = build.build_services(base, commit, self.zone)
-        self.services, self.endpoint_table = services.services, services.table
+        self.endpoint_table = build.build_endpoint_table(base)
+        self.services = Services(base.cluster, commit.committer, base.clock, zone=self.zone)
         self.names = self._cluster_names()
         base.signals.node_changed.connect(self.names.node_changed)
         self.discovery = self._discovery(names) if names is not None else None

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from persys.core.dns_names import Zone
 from persys.core.event_retention import EventLimits
 from persys.errors import PersysError
 from persys.infra.aio.keyed_lock import KeyedLock
@@ -62,7 +61,6 @@ from persys.scheduler.recovery.mode import ModeTracker
 from persys.scheduler.secrets.references import Resolver, SecretSource
 from persys.scheduler.secrets.store import SecretStore
 from persys.scheduler.services.endpoint_table import EndpointTable
-from persys.scheduler.services.services import Services
 from persys.scheduler.sets.autoscaler import Autoscaler, query_value
 from persys.scheduler.sets.controller import SetController
 from persys.scheduler.sets.member_states import MemberStates
@@ -166,12 +164,6 @@ class JobParts:
     controller: JobController
     jobs: Jobs
     views: JobViews
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceParts:
-    services: Services
-    table: EndpointTable
 
 
 def build_commit(
@@ -550,12 +542,12 @@ def build_jobs(base: Base, commit: CommitParts, reconcile: ReconcileParts) -> Jo
     return JobParts(controller, jobs, JobViews(cluster, jobs, clock))
 
 
-def build_services(base: Base, commit: CommitParts, zone: Callable[[], Zone]) -> ServiceParts:
-    """Services: the records that users change, and their endpoints."""
+def build_endpoint_table(base: Base) -> EndpointTable:
+    """The endpoints of services."""
     table = EndpointTable(base.cluster, base.signals.endpoints_changed)
     base.signals.service_member_changed.connect(table.note)
     base.signals.node_changed.connect(table.node_changed)
-    return ServiceParts(Services(base.cluster, commit.committer, base.clock, zone=zone), table)
+    return table
 
 
 def connect(

@@ -27,7 +27,9 @@ from persys.model.spec import ComposeSpec, ContainerSpec, VMSpec
 from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 
-_PUBLISHED = re.compile(r"(?P<host>[0-9]{1,5})->(?P<inside>[0-9]{1,5})/(?P<transport>[a-z]+)")
+_PUBLISHED = re.compile(
+    r"(?P<six>\[::\]:)?(?P<host>[0-9]{1,5})->(?P<inside>[0-9]{1,5})/(?P<transport>[a-z]+)"
+)
 
 
 class Member(NamedTuple):
@@ -222,7 +224,7 @@ def _place(member: Member, node: Node, port: ServicePort) -> tuple[str, int] | s
     host = _host_of(node)
     if not host:
         return f"its node {node.id} has no usable address: {node.endpoint!r}"
-    published = _published(spec, metadata.get(PORTS, ""), port)
+    published = _published(spec, metadata.get(PORTS, ""), port, six=":" in host)
     name = f"port {port.port}/{port.protocol.transport}"
     if not published:
         return f"{name} is not published: add it to the ports of the workload"
@@ -237,17 +239,23 @@ def _host_of(node: Node) -> str:
     return usable_host(host.removeprefix("[").removesuffix("]"))
 
 
-def _published(spec: ContainerSpec | ComposeSpec, reported: str, port: ServicePort) -> list[int]:
-    """The host ports, in ascending order. A node that does not report ports uses those of the spec."""
+def _published(
+    spec: ContainerSpec | ComposeSpec, reported: str, port: ServicePort, *, six: bool
+) -> list[int]:
+    """The host ports, in ascending order. A node that does not report ports uses those of the spec.
+
+    `six`: for an IPv6 address, for which Docker may have chosen other ports.
+    """
     transport = port.protocol.transport
-    found = {
-        int(one["host"])
-        for one in map(_PUBLISHED.fullmatch, reported.split(","))
-        if one is not None
-        and one["transport"] == transport
-        and int(one["inside"]) == port.port
-        and 0 < int(one["host"]) <= PORT_MAX
-    }
+    every: dict[bool, set[int]] = {False: set(), True: set()}  # by whether it is only for IPv6
+    for one in map(_PUBLISHED.fullmatch, reported.split(",")):
+        if (
+            one is not None
+            and (int(one["inside"]), one["transport"]) == (port.port, transport)
+            and 0 < int(one["host"]) <= PORT_MAX
+        ):
+            every[one["six"] is not None].add(int(one["host"]))
+    found = every[True] or every[False] if six else every[False]
     if not reported:
         given = spec.ports if isinstance(spec, ContainerSpec) else spec.needs.ports
         found = {

@@ -41,6 +41,7 @@ log = structlog.get_logger()
 
 LEASE_SECONDS = 15
 KEEP_SECONDS = 5.0
+RETRY_SECONDS = 1.0  # after a failure: clients must not be sent to a member that has stopped
 COMPARE_SECONDS = 60.0
 WITHDRAW_SECONDS = 2.0
 CHECK_SECONDS = 15.0
@@ -112,7 +113,7 @@ class Discovery:
                 except (PersysError, OSError) as err:
                     self._note_outage(str(err))
                 if self._is_unavailable:
-                    await asyncio.sleep(KEEP_SECONDS)
+                    await asyncio.sleep(RETRY_SECONDS)
                 else:
                     await self._wait()
         finally:

@@ -226,3 +226,14 @@ def test_the_node_of_an_endpoint_is_that_of_its_assignment() -> None:
     (one,) = found(a_member(node="n2")).endpoints
 
     assert one.node_id == NodeId("n2")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "port"), [("10.0.0.1:50051", 32833), ("[fd00::1]:50051", 32830)]
+)
+def test_the_port_is_that_of_the_address_family(endpoint: str, port: int) -> None:
+    ports = {"container.ports": "32833->80/tcp,[::]:32830->80/tcp"}
+
+    (one,) = found(a_member(metadata=ports), nodes=(a_node("n1", endpoint=endpoint),)).endpoints
+
+    assert one.port == port

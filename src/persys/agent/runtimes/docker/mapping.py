@@ -250,16 +250,16 @@ def _port_name(port: Port) -> str:
 
 
 def _published(ports: Mapping[str, list[dict[str, str]] | None]) -> tuple[str, ...]:
-    """`8080->80/tcp`, once for both address families."""
-    return tuple(
-        sorted(
-            {
-                f"{binding['HostPort']}->{name}"
-                for name, bindings in ports.items()
-                for binding in bindings or ()
-            }
-        )
-    )
+    """`8080->80/tcp`, once for both address families. Docker may choose another port for IPv6, which is
+    reported as `[::]:8081->80/tcp`."""
+    found: set[str] = set()
+    for name, bindings in ports.items():
+        known = bindings or ()
+        four = {one["HostPort"] for one in known if ":" not in one.get("HostIp", "")}
+        six = {one["HostPort"] for one in known} - four
+        found |= {f"{port}->{name}" for port in four or six}
+        found |= {f"[::]:{port}->{name}" for port in six if four}
+    return tuple(sorted(found))
 
 
 def _instant(text: str) -> datetime | None:
