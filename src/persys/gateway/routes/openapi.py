@@ -155,9 +155,9 @@ def own_paths() -> dict[str, dict[str, Any]]:
             "get": _get("GetCluster", _object(default_cluster_id=_TEXT, cluster=_CLUSTER), cluster)
         },
         f"{API}/overview": {"get": _get("GetOverview", _object(clusters=_list(_ANYTHING)))},
-        f"{API}/traefik": {"get": _get("GetTraefik", _object(http=_ANYTHING, tcp=_ANYTHING))},
+        f"{API}/traefik": {"get": _get("GetTraefik", _ANYTHING)},
         f"{API}/clusters/{{cluster}}/traefik": {
-            "get": _get("GetTraefikOfCluster", _object(http=_ANYTHING, tcp=_ANYTHING), cluster)
+            "get": _get("GetTraefikOfCluster", _ANYTHING, cluster)
         },
         f"{API}/specs/parse": {"post": _PARSE},
         f"{API}/gitops": {
