@@ -1377,7 +1377,7 @@ export interface Operations {
   GetCapacity: { request: GetCapacityRequest; response: GetCapacityResponse };
   ListClusters: { request: Record<string, never>; response: { default_cluster_id?: string; clusters?: ({ id?: string; name?: string; routing_strategy?: string; total_schedulers?: number; healthy_schedulers?: number; schedulers?: ({ id?: string; address?: string; is_leader?: boolean; healthy?: boolean; last_seen?: string | null })[] })[] } };
   GetCluster: { request: { cluster?: string }; response: { default_cluster_id?: string; cluster?: { id?: string; name?: string; routing_strategy?: string; total_schedulers?: number; healthy_schedulers?: number; schedulers?: ({ id?: string; address?: string; is_leader?: boolean; healthy?: boolean; last_seen?: string | null })[] } } };
-  GetTraefikOfCluster: { request: { cluster?: string }; response: { http?: Record<string, unknown>; tcp?: Record<string, unknown> } };
+  GetTraefikOfCluster: { request: { cluster?: string }; response: Record<string, unknown> };
   GetDiagnostics: { request: Record<string, never>; response: DiagnosticsView };
   ListDrifts: { request: { node_id?: string; workload_id?: string; type?: string; limit?: number; cursor?: string }; response: ListDriftsResponse };
   ListEvents: { request: { workload_id?: string; node_id?: string; kinds?: string[]; since?: string; after_sequence?: string; limit?: number; cursor?: string }; response: ListEventsResponse };
@@ -1441,7 +1441,7 @@ export interface Operations {
   CreateToken: { request: CreateTokenRequest; response: CreateTokenResponse };
   ListTokens: { request: { limit?: number; cursor?: string }; response: ListTokensResponse };
   RevokeToken: { request: { token_id?: string }; response: TokenAnswer };
-  GetTraefik: { request: Record<string, never>; response: { http?: Record<string, unknown>; tcp?: Record<string, unknown> } };
+  GetTraefik: { request: Record<string, never>; response: Record<string, unknown> };
   ListVolumes: { request: { node_id?: string; workload_id?: string; name?: string; limit?: number; cursor?: string }; response: ListVolumesResponse };
   DeleteVolume: { request: { node_id?: string; workload_id?: string; name?: string }; response: DeleteVolumeResponse };
   ApplyWorkloads: { request: ApplyWorkloadsRequest; response: ApplyWorkloadsResponse };
