@@ -279,8 +279,13 @@ def explain(needs: Requirements, node_index: NodeIndex, *, limit: int) -> Explan
         for slot in found.nearest
         if (cure := remedy(slot, needs, node_index))
     ]
-    misses.sort(key=lambda verdict: (verdict.cost, verdict.node_id))
+    misses.sort(key=lambda verdict: (verdict.cost, _shortage(verdict.rejection), verdict.node_id))
     return Explanation((*fits, *misses)[:limit], dict(found.counts), len(node_index.slots))
+
+
+def _shortage(rejection: Rejection | None) -> float:
+    """The missing share of the needed amount: of nodes that are all too small, the largest is first."""
+    return rejection.missing / max(1, rejection.needed) if rejection is not None else 0.0
 
 
 def refusals_in_tier_0(needs: Requirements, node_index: NodeIndex) -> str:

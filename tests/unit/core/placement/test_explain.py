@@ -112,14 +112,14 @@ def test_suggested_changes_are_sorted_by_size_and_unique() -> None:
     )
 
 
-def test_the_closest_rejections_are_listed_and_all_are_counted() -> None:
+def test_the_closest_rejections_are_listed_first_and_all_are_counted() -> None:
     node_index = NodeIndex()
     for number in range(100):
         add_node(node_index, f"n{number:03}", cpu=1000 + number)
 
     found = explain(needs(2000), node_index, limit=3)
 
-    assert [verdict.node_id for verdict in found.verdicts] == ["n097", "n098", "n099"]
+    assert [verdict.node_id for verdict in found.verdicts] == ["n099", "n098", "n097"]
     assert found.counts == {(Filter.CPU, "short of cpu"): 100}
     assert (found.node_count, found.fit_count) == (100, 0)
 
