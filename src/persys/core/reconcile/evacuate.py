@@ -4,8 +4,9 @@ A workload with data stays assigned to a lost node, because a second copy could 
 when an operator confirms the node dead, or with `stop_after` once its agent has certainly stopped it. It also
 stays on a draining node: its data cannot move. Files that a workload wrote stay on its former node.
 
-A workload without data runs on a draining node until it is healthy on its next one, at most `START_DEADLINE`:
-its tombstone has `after_running`. So a drain does not interrupt it while the next node pulls its image.
+A workload without data and fixed host ports runs on a draining node until it is healthy on its next one, at
+most `START_DEADLINE`: its tombstone has `after_running`. So a drain does not interrupt it while the next node
+pulls its image.
 
 A workload that runs once, a member of a job, never moves after it was assigned: it may have started. On a
 draining node it runs to its end. The retries of its job replace it when its node is lost.
@@ -147,7 +148,8 @@ def leave(situation: Situation, placer: Placer, now: datetime) -> Decision | Non
 def _runs_until_replaced(situation: Situation) -> bool:
     """Whether its copy on a draining node stays until it runs on the next one: a second copy does no harm.
 
-    With `stop_after` two copies are avoided as far as possible. Only one copy is kept at a time.
+    With `stop_after` two copies are avoided as far as possible. A workload with fixed host ports is replaced
+    in place, as in a set: two nodes may share an address. Only one copy is kept at a time.
     """
     workload, status = situation.workload, situation.workload_status
     assert situation.assignment is not None
@@ -157,6 +159,7 @@ def _runs_until_replaced(situation: Situation) -> bool:
         and workload.desired is Desired.RUNNING
         and not workload.stop_after_seconds
         and not is_exclusive(workload)
+        and not situation.assignment.host_ports
         and status is not None
         and status.status is Status.RUNNING
         and status.epoch == situation.assignment.epoch

@@ -28,7 +28,7 @@ from persys.core.reconcile.evacuate import START_DEADLINE, must_leave
 from persys.core.reconcile.situation import COMPLETED, Copy, Decision, Policy, Situation
 from persys.model import feature
 from persys.model.ids import NodeId, Revision
-from persys.model.placement import Tombstone
+from persys.model.placement import HostPort, Tombstone
 from persys.model.spec import ContainerSpec, VolumeMount
 from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
@@ -263,6 +263,9 @@ def test_a_workload_that_does_not_start_elsewhere_does_not_return_to_a_draining_
     "situation",
     [
         draining(replace(a_workload(), stop_after_seconds=60)),
+        dataclasses.replace(
+            draining(), assignment=an_assignment("n1", host_ports=[HostPort(8080)])
+        ),
         dataclasses.replace(draining(), workload_status=a_status(Status.PENDING)),
         dataclasses.replace(draining(), workload_status=a_status(epoch=7)),
         dataclasses.replace(
@@ -270,7 +273,13 @@ def test_a_workload_that_does_not_start_elsewhere_does_not_return_to_a_draining_
             copies=(Copy(NodeId("n0"), 0, being_removed=True, kept=KEPT_ON_N0),),
         ),
     ],
-    ids=["stop-after", "not-running", "of-an-earlier-assignment", "another-copy-is-kept"],
+    ids=[
+        "stop-after",
+        "fixed-port",
+        "not-running",
+        "of-an-earlier-assignment",
+        "another-copy-is-kept",
+    ],
 )
 def test_the_copy_on_a_draining_node_is_removed_at_once(situation: Situation) -> None:
     left = decided(situation, "n2")
