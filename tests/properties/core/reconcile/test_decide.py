@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import (
@@ -299,9 +299,8 @@ def test_an_accepted_order_changes_nothing_before_its_result_is_due(
     """`result_due` saves a decision: the decision would only have waited."""
     begun = replace(first, assignment=None, retry=None, copies=(), workload_status=None)
     begun = after_commit(begun, decided(begun), NOON)
-    assume(begun.assignment is not None and begun.dispatch is not None)
-    assert begun.assignment is not None
-    assert begun.dispatch is not None
+    if begun.assignment is None or begun.dispatch is None:
+        return
     situation = in_progress(other, begun)
     seen = an_observation(
         actual,

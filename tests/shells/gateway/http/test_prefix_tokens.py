@@ -29,6 +29,7 @@ OWN, OTHER = "home--web", "web"
 # The bodies of requests whose ids are not in the path.
 BODIES: dict[str, Any] = {
     "/plan": {"workloads": [{"workload_id": OTHER, **a_container()}]},
+    "/workloads": {"workloads": [{"workload_id": OTHER, **a_container()}]},
     "/workloads/schedule": {"workload_id": OTHER, **a_container()},
     "/sets": {"set": {"set_id": OTHER}},
     "/jobs": {"job": {"job_id": OTHER}},

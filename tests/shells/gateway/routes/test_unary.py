@@ -103,7 +103,7 @@ async def test_invalid_utf8_gets_a_normal_response(
 
 async def test_unknown_paths_and_methods_are_problems(api: RunningGateway) -> None:
     assert (await api.get("/api/v1/wrokloads"))[1]["status"] == 404
-    async with api.session.post("/api/v1/workloads") as response:
+    async with api.session.post("/api/v1/nodes") as response:
         assert (response.status, (await response.json(content_type=None))["status"]) == (405, 405)
         assert "GET" in response.headers["Allow"].split(", ")
 
