@@ -184,9 +184,8 @@ class ComposeCommands:
         self, stack: Execution, services: Iterable[str], *, start: bool
     ) -> Failure | None:
         """Recreate the containers of these services, and start them if `start`. Their volumes stay."""
-        mode, deadline = (
-            ("--detach", UP_DEADLINE_SECONDS) if start else ("--no-start", CREATE_DEADLINE_SECONDS)
-        )
+        mode = "--detach" if start else "--no-start"
+        deadline = CREATE_DEADLINE_SECONDS  # it does not wait for other services
         return await self._run(stack, "up", mode, *_RECREATE, *sorted(services), deadline=deadline)
 
     async def _run(
