@@ -46,7 +46,9 @@ async def named(world: World, api: RunningGateway, root: Root, where: str, own: 
         for _, event in world.app.cluster.events
         if event.kind == call.event and event not in known
     ]
-    assert [event.identity for event in response] == ["admin/bob via gateway/g1"] * call.event_count, where
+    assert [event.identity for event in response] == [
+        "admin/bob via gateway/g1"
+    ] * call.event_count, where
     assert [event.source for event in response] == ["127.0.0.1"] * call.event_count, where
     (newest,) = await api.gateway._audit.lines(limit=1, before=0)
     assert (newest.entry.action, newest.entry.who) == (REST[where].rpc, "admin/bob"), where

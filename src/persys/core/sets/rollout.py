@@ -162,7 +162,10 @@ class _Plan:
         )
 
     def _with_progress(self, case: Case) -> WorkloadSet:
-        """The record with the time at which the rollout last changed a member or one passed its gate."""
+        """The record with the time at which the rollout last changed a member or one passed its gate.
+
+        It is not stored again within a hundredth of the deadline that it is for.
+        """
         record = self.record
         if record.rollout.phase not in IN_PROGRESS:
             return record
@@ -174,7 +177,8 @@ class _Plan:
         changed = (self.now,) if self.count else ()
         known = record.rollout.progressed_at or record.rollout.started_at
         latest = max(chain(passed, changed), default=known)
-        if latest is None or (known is not None and latest <= known):
+        unchanged_for = record.update.healthy_deadline / 100
+        if latest is None or (known is not None and latest <= known + unchanged_for):
             return record
         return replace_record(record, rollout=replace_record(record.rollout, progressed_at=latest))
 

@@ -140,4 +140,4 @@ async def test_a_rollout_stores_at_most_four_transactions_per_batch_beside_its_m
     await sets.until_steady(members=1_000, revision=2, within=240)
 
     own = [unit for unit in stored if not any("/web-" in key for key in unit.puts)]
-    assert batches <= len(own) <= 4 * batches
+    assert 0 < len(own) <= 4 * batches

@@ -452,6 +452,15 @@ def test_progress_is_recorded() -> None:
     assert after(passed).progressed_at == NOW  # the old member of the index is deleted
 
 
+def test_progress_within_a_hundredth_of_the_deadline_is_not_recorded_again() -> None:
+    rollout = Rollout(Phase.ROLLING, started_at=at(-900), progressed_at=at(-2))
+
+    decision = decision_of(rolling(rollout=rollout), members_of(3))
+
+    assert decision.put
+    assert after(decision).progressed_at == at(-2)
+
+
 def test_the_time_at_which_a_member_passed_is_recorded() -> None:
     members = (new(0, 0, since=-13), a_member(1), a_member(2, LOST))
 
