@@ -128,7 +128,7 @@ def test_a_lost_node_fires_an_alert(ask: Ask, cluster: Cluster) -> None:
 # Metrics without a time series before the first occurrence.
 SHOWS_WHAT_IS_RARE = re.compile(
     r"out_of_service|unanswered|code!=|denied|certificate|failures|refusals|pulls|probes|workload_health|gc_items"
-    r"|internal_errors|limited_fields|offloaded_workloads|nodepool"
+    r"|internal_errors|limited_fields|offloaded_workloads|nodepool|service_members"
 )
 
 
