@@ -70,7 +70,7 @@ def test_an_unknown_field_and_another_kind_are_refused(ctl: Run, tmp_path: Path)
 
     assert "maxx: unknown key; did you mean max?" in unknown.err
     assert unknown.err.startswith(f"error: {file}:")
-    assert "kind: invalid kind 'workload': expected set, job or nodepool" in other.err
+    assert "kind: invalid kind 'workload': expected set, job, service or nodepool" in other.err
 
 
 def test_a_refusal_of_the_scheduler_is_shown(ctl: Run, cluster: Cluster, tmp_path: Path) -> None:
