@@ -138,7 +138,10 @@ def test_a_set_without_a_template_changes_the_desired_state() -> None:
         ("replicas: 3\njob: {}", "5:1: job: is a key of a job; the document is a set"),
         ("replicas: 3\nrevision_id: r1", "5:14: revision_id: is not used by a set"),
         ("replicas: 3\ndesired_state: Deleted", "5:16: desired_state: invalid desired state"),
-        ("replicas: 3\nkind: pod", "5:7: kind: invalid kind 'pod': expected set, job or nodepool"),
+        (
+            "replicas: 3\nkind: pod",
+            "5:7: kind: invalid kind 'pod': expected set, job, service or nodepool",
+        ),
         ("replica: 3", "4:1: replica: unknown key; did you mean replicas?"),
     ],
 )
