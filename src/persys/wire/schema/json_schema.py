@@ -164,7 +164,8 @@ def _service() -> Schema:
     known = control_pb2.ServiceSpec.DESCRIPTOR.fields_by_name
     schemas = _own_schemas({name: SERVICE[name] for name in ("kind", "id")})
     schemas["id"] = {"type": "string", "pattern": SERVICE["id"].pattern}
-    schemas["port"] = _reference("ServicePort")
+    limits = {"minimum": SERVICE["port"].least, "maximum": SERVICE["port"].most}  # of a number
+    schemas["port"] = {"allOf": [_reference("ServicePort")], **limits}
     schemas |= {name: _of_field(known[name], SERVICE[name]) for name in SERVICE if name in known}
     found = _mapping_of(SERVICE, schemas)
     found["properties"]["status"] = _STATUS

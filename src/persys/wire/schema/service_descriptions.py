@@ -16,7 +16,7 @@ SERVICE: Mapping[str, Field] = {
         required=True,
         pattern=WORKLOAD["id"].pattern,
     ),
-    "port": Field("the only port, instead of `ports`", 80),
+    "port": Field("the only port, instead of `ports`", 80, least=1, most=PORT_MAX),
     "ports": Field(
         "ports on which the members listen",
         [{"name": "http", "port": 80, "protocol": "http"}],
