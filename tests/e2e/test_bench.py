@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+
 
 def test_bench_prints_ratios_and_writes_a_page_with_a_plot(tmp_path: Path, demo_image: str) -> None:
     page = tmp_path / "report.html"
