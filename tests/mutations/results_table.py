@@ -1,5 +1,6 @@
-"""The results of the mutations as a table of Markdown."""
+"""The results of the mutations as a table of Markdown: written, and read again."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from mutations.mutation import Mutation
@@ -8,6 +9,8 @@ from mutations.trial import MISSED, STALE, Result
 
 BEGIN = "<!-- written by `scripts/mutate table` -->"
 END = "<!-- end of the table -->"
+_TEST = re.compile(r"`(?P<test>[^`]+)`")
+_SEED = re.compile(r"(?P<seed>seed \d+), invariant `(?P<invariant>[^`]+)`")
 _HEAD = ("No.", "Rule", "File", "Function", "Suite", "Found by")
 
 
@@ -28,6 +31,23 @@ def in_document(text: str, table: Sequence[str]) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return "\n".join((before + BEGIN, "", *table, "", END + after))
+
+
+def recorded(text: str) -> dict[int, Result]:
+    """The results in the table of a document. Mutations that no test found are left out."""
+    _, _, rest = text.partition(BEGIN)
+    table, _, _ = rest.partition(END)
+    found = {}
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if len(cells) != len(_HEAD) or not cells[0].isdigit():
+            continue
+        number, suite, finder = int(cells[0]), cells[4], cells[5]
+        if seed := _SEED.fullmatch(finder):
+            found[number] = Result(number, suite, f"{seed['seed']}: {seed['invariant']}", 0)
+        elif test := _TEST.fullmatch(finder):
+            found[number] = Result(number, suite, f"tests/{test['test']}", 0)
+    return found
 
 
 def _finding(result: Result | None, reason: str) -> tuple[str, str]:

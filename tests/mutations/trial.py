@@ -62,6 +62,21 @@ class Worktree:
         found_by, test = self._search(mutation)
         return Result(mutation.id, found_by, test, round(time.monotonic() - started_at))
 
+    def verify(self, mutation: Mutation, known: Result) -> Result:
+        """The known result, or MISSED if its test passes with the mutation or fails without it."""
+        started_at = time.monotonic()
+        found_by = STALE
+        mutated = mutation.applied_to((ROOT / mutation.file).read_text("utf-8"))
+        if mutated is not None:
+            suite = Suite(known.found_by, ())
+            with self._mutated(mutation.file, mutated):
+                survives = self._passes(suite, known.test)
+            found_by = (
+                known.found_by if not survives and self._passes(suite, known.test) else MISSED
+            )
+        seconds = round(time.monotonic() - started_at)
+        return Result(mutation.id, found_by, known.test, seconds)
+
     def _search(self, mutation: Mutation) -> tuple[str, str]:
         mutated = mutation.applied_to((ROOT / mutation.file).read_text("utf-8"))
         if mutated is None:
