@@ -52,7 +52,10 @@ def is_about_set(suggestion: Suggestion, sets: Container[str]) -> bool:
 def evaluate_set(
     suggestion: Suggestion, target: WorkloadSet | None, *, now: datetime
 ) -> changes.SetChange | changes.Unchanged:
-    """A set is only scaled: to a number of replicas, or by a difference."""
+    """A set is only scaled: to a number of replicas, or by a difference.
+
+    With automatic scaling, a number outside of its limits is replaced by the nearest limit.
+    """
     if target is None:
         raise InvalidError("target_workload", f"set not found: {suggestion.target_workload}")
     if suggestion.action is not SuggestedAction.SCALE_REPLICAS:
@@ -63,8 +66,27 @@ def evaluate_set(
     replicas, delta = suggestion.desired_replicas, suggestion.replica_delta
     if bool(replicas) is bool(delta):
         raise InvalidError("desired_replicas", "expected either desired_replicas or replica_delta")
-    wanted = replicas or target.replicas + delta
+    wanted = _wanted_replicas(suggestion, target)
+    if target.scale is not None:
+        wanted = min(max(wanted, target.scale.min_replicas), target.scale.max_replicas)
     return changes.scale(target, target.set_id, wanted, now=now)
+
+
+def reason_for_set(
+    suggestion: Suggestion, target: WorkloadSet, outcome: changes.SetChange | changes.Unchanged
+) -> str:
+    """Why the set does not get the suggested replicas, or is unchanged. `target`: before the change."""
+    wanted, scale = _wanted_replicas(suggestion, target), target.scale
+    if scale is not None and wanted != outcome.record.replicas:
+        limit = "above max" if wanted > scale.max_replicas else "below min"
+        return f"replicas {wanted} is {limit}: limited to {outcome.record.replicas}"
+    if isinstance(outcome, changes.Unchanged):
+        return f"replicas is already {outcome.record.replicas}"
+    return ""
+
+
+def _wanted_replicas(suggestion: Suggestion, target: WorkloadSet) -> int:
+    return suggestion.desired_replicas or target.replicas + suggestion.replica_delta
 
 
 def evaluate(

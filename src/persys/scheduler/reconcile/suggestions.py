@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from persys.core.intent import suggestions
 from persys.core.intent.apply import Accepted, Unchanged
-from persys.core.sets.changes import SetChange
 from persys.errors import DeniedError, NotFoundError, RefusedError
 from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.clock import Clock
@@ -206,16 +205,17 @@ class Suggestions:
         )
 
     async def _change_set(self, suggestion: Suggestion, store: Store) -> None:
+        set_id = SetId(suggestion.target_workload)
+
         def make(old: WorkloadSet | None, now: datetime) -> Change:
             return suggestions.evaluate_set(suggestion, old, now=now)
 
         def extra_writes(outcome: Change, change: Transaction) -> None:
-            unchanged = not isinstance(outcome, SetChange)
-            reason = f"replicas is already {outcome.record.replicas}" if unchanged else ""
+            target = self._cluster.sets[set_id]  # as before the change
+            reason = suggestions.reason_for_set(suggestion, target, outcome)
             action = suggestions.applied_to_set(outcome)
             store(self._granted(suggestion, reason, action), change)
 
-        set_id = SetId(suggestion.target_workload)
         await self._sets.change(set_id, make, extra_writes=extra_writes)
 
     def _granted(self, suggestion: Suggestion, reason: str, action: str) -> SuggestionDecision:

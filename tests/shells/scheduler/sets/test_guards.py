@@ -175,7 +175,7 @@ async def test_a_suggestion_scales_a_set_once(cluster: Cluster, sets: SetCalls) 
     assert (response.accepted, response.applied_action) == (True, "none")
 
 
-async def test_a_suggestion_beyond_the_limits_of_a_set_is_rejected(
+async def test_a_suggestion_of_negative_replicas_is_rejected(
     cluster: Cluster, sets: SetCalls
 ) -> None:
     await a_steady_set(cluster, sets)

@@ -7,7 +7,13 @@ from msgspec.structs import replace
 
 from builders import NOON, a_workload, after
 from persys.core.intent.apply import Accepted, Unchanged
-from persys.core.intent.suggestions import applied, applied_to_set, evaluate, evaluate_set
+from persys.core.intent.suggestions import (
+    applied,
+    applied_to_set,
+    evaluate,
+    evaluate_set,
+    reason_for_set,
+)
 from persys.core.sets import changes
 from persys.errors import InvalidError, RefusedError
 from persys.model.event import EventKind
@@ -99,10 +105,38 @@ def test_a_set_with_these_replicas_is_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "replicas", "reason"),
+    [
+        ({"desired_replicas": 9}, 5, "replicas 9 is above max: limited to 5"),
+        ({"replica_delta": -9}, 2, "replicas -6 is below min: limited to 2"),
+        ({"desired_replicas": 4}, 4, ""),
+        ({"desired_replicas": 3}, 3, "replicas is already 3"),
+    ],
+)
+def test_a_suggestion_is_limited_by_the_automatic_scaling_of_the_set(
+    change: dict[str, int], replicas: int, reason: str
+) -> None:
+    suggestion = replace(a_suggestion(SuggestedAction.SCALE_REPLICAS), **change)
+    target = a_set(scale=ScalePolicy(2, 5))
+
+    outcome = evaluate_set(suggestion, target, now=LATER)
+
+    assert outcome.record.replicas == replicas
+    assert reason_for_set(suggestion, target, outcome) == reason
+
+
+def test_a_set_without_automatic_scaling_has_no_negative_replicas() -> None:
+    suggestion = replace(a_suggestion(SuggestedAction.SCALE_REPLICAS), replica_delta=-9)
+
+    with pytest.raises(InvalidError) as refused:
+        evaluate_set(suggestion, a_set(), now=NOON)
+
+    assert refused.value.field == "replicas"
+
+
+@pytest.mark.parametrize(
     ("suggestion", "field"),
     [
-        (replace(a_suggestion(SuggestedAction.SCALE_REPLICAS), desired_replicas=9), "replicas"),
-        (replace(a_suggestion(SuggestedAction.SCALE_REPLICAS), replica_delta=-9), "replicas"),
         (a_suggestion(SuggestedAction.SCALE_REPLICAS), "desired_replicas"),
         (
             replace(
@@ -113,9 +147,7 @@ def test_a_set_with_these_replicas_is_unchanged() -> None:
         (a_suggestion(SuggestedAction.DELETE_WORKLOAD), "action_type"),
     ],
 )
-def test_a_set_is_only_scaled_and_only_within_its_limits(
-    suggestion: Suggestion, field: str
-) -> None:
+def test_a_set_is_only_scaled(suggestion: Suggestion, field: str) -> None:
     with pytest.raises(InvalidError) as refused:
         evaluate_set(suggestion, a_set(scale=ScalePolicy(1, 5)), now=NOON)
 
