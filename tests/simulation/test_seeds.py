@@ -13,6 +13,8 @@ SEEDS = ("1..5", "26..29", "176..179", "239..239")
 SETS = ("--sets", "4", "--jobs", "3")
 SET_SEEDS = ("1..3",)
 MORE_SET_SEEDS = ("4..50", "51..100")
+# Nodes that refuse a workload while its copy on a draining node is kept.
+KEPT_SEEDS = (("50", "--nodes", "3", "--minutes", "10"),)
 # A new leader that had forwarded the heartbeats of a node without Docker.
 KEPT_SET_SEEDS = (("1016", "--nodes", "5", "--workloads", "6", "--minutes", "8"),)
 MORE_SEEDS = ("6..25", "30..45", "180..190")
@@ -40,6 +42,13 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_no_seed_violates_a_promise(output: str) -> None:
     assert output.count("exit 0\n") == len(SEEDS), output
+
+
+@pytest.mark.parametrize("options", KEPT_SEEDS, ids=lambda options: options[0])
+def test_a_kept_seed_violates_no_promise(options: tuple[str, ...], tmp_path: Path) -> None:
+    done = sim("--seed", *options, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.full

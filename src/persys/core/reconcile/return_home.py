@@ -98,12 +98,15 @@ def return_failed(case: Case) -> Decision | None:
 def with_kept_copy(decision: Decision, situation: Situation, now: datetime) -> Decision:
     """Release the copy that is kept when it is not needed any more, or decide again at the deadline.
 
-    A draining node does not keep it for longer. In another tier it is then assigned again.
+    A draining node does not keep it for longer, also if other nodes refuse the workload again and again. In
+    another tier it is assigned again at the deadline of each start.
     """
     copy, assignment = kept_copy(situation), decision.assignment
     if copy is None or copy.kept is None or decision.restored is not None:
         return decision
     due_at = assignment.assigned_at + START_DEADLINE if assignment is not None else None
+    if copy.draining:
+        due_at = copy.kept.deleted_at + START_DEADLINE
     is_late = copy.draining and due_at is not None and due_at <= now
     if is_late or _is_needless(decision, situation.workload):
         return replace(decision, released=structs.replace(copy.kept, after_running=False))

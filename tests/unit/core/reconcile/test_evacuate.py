@@ -203,9 +203,13 @@ def draining(workload: Workload | None = None) -> Situation:
     )
 
 
-def moving(workload_status: WorkloadStatus, *, at: datetime = NOON) -> Decision:
-    """It is assigned to n2 since noon, and its copy on the draining node n1 is kept."""
-    on_n2 = replace(an_assignment("n2", epoch=2), assigned_at=NOON)
+def moving(
+    workload_status: WorkloadStatus, *, at: datetime = NOON, assigned_at: datetime | None = NOON
+) -> Decision:
+    """It is assigned to n2, and its copy on the draining node n1 is kept since noon."""
+    on_n2 = None
+    if assigned_at is not None:
+        on_n2 = replace(an_assignment("n2", epoch=2), assigned_at=assigned_at)
     kept = Tombstone(ON_N1, NOON, keeps_data=True, after_running=True)
     copy = Copy(NodeId("n1"), 1, being_removed=True, draining=True, kept=kept)
     situation = a_situation(assignment=on_n2, workload_status=workload_status)
@@ -250,6 +254,18 @@ def test_a_draining_node_does_not_keep_a_copy_without_limit() -> None:
 
     assert moving(failed, at=due_at - timedelta(seconds=1)).released is None
     assert moving(failed, at=due_at).released is not None
+
+
+@pytest.mark.parametrize("assigned_at", [NOON + START_DEADLINE, None], ids=["again", "not"])
+def test_further_assignments_do_not_extend_the_time_of_a_kept_copy(
+    assigned_at: datetime | None,
+) -> None:
+    """Other nodes may refuse it again and again."""
+    pending = a_status(Status.PENDING, epoch=2)
+
+    decision = moving(pending, at=NOON + START_DEADLINE, assigned_at=assigned_at)
+
+    assert decision.released is not None
 
 
 def test_a_workload_that_does_not_start_elsewhere_does_not_return_to_a_draining_node() -> None:
