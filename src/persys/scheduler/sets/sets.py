@@ -114,6 +114,10 @@ class Sets:
         )
 
     async def scale(self, set_id: SetId, replicas: int) -> Change:
+        if set_id not in self._cluster.sets and WorkloadId(set_id) in self._cluster.workloads:
+            raise RefusedError(
+                f"{set_id} is a workload, not a set: add `replicas: {replicas}` to its file and apply it"
+            )
         return await self._change(
             set_id, lambda old, now: changes.scale(old, set_id, replicas, now=now)
         )

@@ -45,6 +45,22 @@ async def test_a_workload_does_not_get_the_id_of_a_set(cluster: Cluster, sets: S
     assert (await cluster.control.apply("web")).error_message == IS_SET
 
 
+async def test_scaling_a_workload_names_the_field_that_makes_it_a_set(
+    cluster: Cluster, sets: SetCalls
+) -> None:
+    await cluster.join()
+    await cluster.control.apply("web")
+
+    answer = await cluster.control.stub.ScaleSet(
+        pb.ScaleSetRequest(set_id="web", replicas=2), timeout=10
+    )
+
+    assert not answer.accepted
+    assert answer.reason == (
+        "web is a workload, not a set: add `replicas: 2` to its file and apply it"
+    )
+
+
 async def test_a_plan_refuses_what_an_apply_refuses(cluster: Cluster, sets: SetCalls) -> None:
     await a_steady_set(cluster, sets)
     spec = a_set().template
