@@ -24,6 +24,7 @@ from persys.infra.aio.offload import TimeSlice, off_loop
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Assignment
+from persys.model.status import Status
 from persys.model.workload import Desired, Workload
 from persys.scheduler.queries.plan import CompleteSituation
 from persys.scheduler.reconcile.situation_builder import situation_of
@@ -153,7 +154,7 @@ class Explainer:
                 f"stays on {node_id}, which is draining and sends no heartbeats: it has stop_after, and its "
                 "agent may not have stopped it yet"
             )
-        return f"is on {node_id}: {assignment.why}{_returning(where)}"
+        return f"is on {node_id}: {assignment.why}{_returning(where)}{_failing(entry)}"
 
     def _opening(self, entry: WorkloadState) -> str:
         """When it may be offloaded, if it has to wait for that."""
@@ -211,6 +212,15 @@ class Explainer:
         here: Iterable[WorkloadId] = self._cluster.on_node.get(node_id, ())
         entries = (self._cluster.workloads[workload_id] for workload_id in here)
         return (entry for entry in entries if entry.workload.desired is not Desired.DELETED)
+
+
+def _failing(entry: WorkloadState) -> str:
+    """Why it has failed on its node: the placement is not the problem then."""
+    status = entry.workload_status
+    if status is None or status.status is not Status.FAILED:
+        return ""
+    cause = ": ".join(part for part in (status.code, status.message) if part)
+    return f"; it has failed there: {cause}"
 
 
 def _returning(situation: Situation) -> str:

@@ -217,6 +217,18 @@ async def test_the_rule_of_a_decision_is_explained_and_in_the_event(cluster: Clu
     }
 
 
+async def test_a_failed_workload_is_explained_with_its_failure(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.behaviour.failures["web"] = ("INVALID_IMAGE", "no such image")
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Failed")
+
+    found = await explained(cluster, "web")
+
+    assert "; it has failed there: " in found.summary
+    assert "no such image" in found.summary
+
+
 async def test_explaining_a_missing_workload_is_not_found(cluster: Cluster) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await explained(cluster, "ghost")
