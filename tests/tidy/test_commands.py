@@ -67,6 +67,8 @@ MAKES = {
     "DeleteRecord": "record delete",
     "StreamLogs": "logs",
     "Exec": "exec",
+    "PortForward": "port-forward",
+    "CopyFiles": "cp",
     "ListImages": "image list",
     "AddImage": "image add",
     "RemoveImage": "image remove",
