@@ -6,6 +6,6 @@ forward.py   connections to ports of containers and VMs
 files.py     files of containers as tar archives
 console.py   console logs and console sessions of VMs
 
-Called by `api/service.py` (StreamLogs, Exec, PortForward, CopyFiles). `workloads/steps.py` stores a log tail before it removes a
-container.
+Called by `api/service.py` (StreamLogs, Exec, PortForward, CopyFiles). `workloads/steps.py` stores a log tail
+before it removes a container.
 """

@@ -228,7 +228,7 @@ class _Archive:
 
 
 def _extract(archive: _Archive, target: str) -> list[str]:
-    """Extract into an existing directory, or with a new name for the first entry. Returns what was skipped."""
+    """Extract into an existing directory, else rename the first entry. Returns what was skipped."""
     place = Path(target).absolute()
     root, renamed = (place, "") if place.is_dir() else (place.parent, place.name)
     skipped: list[str] = []
