@@ -21,6 +21,7 @@ COMMANDS: dict[str, Command] = {
 ELSEWHERE = {
     "apply": "commands.workload",
     "console": "commands.exec",
+    "port-forward": "commands.port_forward",
     "stats": "commands.top",
     "doctor": "doctor.run",
     "completion": "framework.completion",
