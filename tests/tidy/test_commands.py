@@ -21,6 +21,7 @@ COMMANDS: dict[str, Command] = {
 ELSEWHERE = {
     "apply": "commands.workload",
     "console": "commands.exec",
+    "port-forward": "commands.port_forward",
     "stats": "commands.top",
     "doctor": "doctor.run",
     "completion": "framework.completion",
@@ -67,6 +68,8 @@ MAKES = {
     "DeleteRecord": "record delete",
     "StreamLogs": "logs",
     "Exec": "exec",
+    "PortForward": "port-forward",
+    "CopyFiles": "cp",
     "ListImages": "image list",
     "AddImage": "image add",
     "RemoveImage": "image remove",

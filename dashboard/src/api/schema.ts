@@ -123,6 +123,25 @@ export interface ContainerSpec {
   files?: FileMount[];
 }
 
+export interface CopyInput {
+  start?: CopyStart;
+  data?: string;
+  closed?: boolean;
+}
+
+export interface CopyOutput {
+  data?: string;
+  directory?: boolean;
+  closed?: boolean;
+}
+
+export interface CopyStart {
+  workload_id?: string;
+  service?: string;
+  path?: string;
+  upload?: boolean;
+}
+
 export interface CreateNodePoolRequest {
   pool?: NodePoolSpec;
 }
@@ -302,6 +321,23 @@ export interface FileMount {
   path?: string;
   content?: string;
   mode?: number;
+}
+
+export interface ForwardInput {
+  start?: ForwardStart;
+  data?: string;
+  closed?: boolean;
+}
+
+export interface ForwardOutput {
+  data?: string;
+  closed?: boolean;
+}
+
+export interface ForwardStart {
+  workload_id?: string;
+  service?: string;
+  port?: number;
 }
 
 export interface GetCapacityRequest {

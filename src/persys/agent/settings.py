@@ -216,7 +216,9 @@ class AgentSettings(NodeSettings):
     allow_admin: bool = setting(
         True, "PERSYS_ALLOW_ADMIN", help="accept orders of admins, not only of schedulers"
     )
-    exec_enabled: bool = setting(True, "PERSYS_EXEC_ENABLED", help="allow exec in workloads")
+    exec_enabled: bool = setting(
+        True, "PERSYS_EXEC_ENABLED", help="allow exec, port forwarding and cp"
+    )
     bind_roots: tuple[str, ...] = setting(
         (),
         "PERSYS_BIND_ROOTS",

@@ -1,9 +1,9 @@
-"""Workloads: apply and delete, logs and exec, volumes, images, suggestions."""
+"""Workloads: apply and delete, logs, exec, ports and files, volumes, images, suggestions."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from threading import Event
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from persys.client.calls import SchedulerCalls
 from persys.client.grpc.channel import RequestRefusedError, call, translated_errors
@@ -154,6 +154,26 @@ class WorkloadCalls(SchedulerCalls):
         """
         with translated_errors():
             yield from self._stub.Exec(inputs)
+
+    def port_forward(self, inputs: Iterator[pb.ForwardInput]) -> Iterator[pb.ForwardOutput]:
+        """One connection to a port of a workload, as with exec. `closed` ends one direction.
+
+        Closing the iterator ends the connection.
+        """
+        yield from self._session(self._stub.PortForward, inputs)
+
+    def copy_files(self, inputs: Iterator[pb.CopyInput]) -> Iterator[pb.CopyOutput]:
+        """Files of a container as a tar archive, as with exec. Complete if the last output has `closed`."""
+        yield from self._session(self._stub.CopyFiles, inputs)
+
+    def _session(self, open_call: Callable[..., Any], inputs: Iterator[Any]) -> Iterator[Any]:
+        with translated_errors():
+            call = open_call(inputs)
+            try:
+                yield from call
+            finally:
+                end = getattr(call, "cancel", None) or call.close
+                end()
 
     def list_volumes(
         self, *, node_id: str = "", workload_id: str = "", name: str = ""

@@ -1,11 +1,21 @@
-"""Logs, exec and usage of workloads in the remote cluster."""
+"""Logs, exec, ports, files and usage of workloads in the remote cluster."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing
 from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
-from persys.agent.access.sessions import SessionSlots, first_input, known_workload
+from google.protobuf.message import Message
+
+from persys.agent.access import copying
+from persys.agent.access import forward as forwarding
+from persys.agent.access.sessions import (
+    SessionSlots,
+    first_input,
+    forward_slots,
+    known_workload,
+)
 from persys.agent.journal.store import Journal
 from persys.core.agent.report import UsageSample
 from persys.federation.mapping import Names
@@ -13,10 +23,14 @@ from persys.federation.ports import Remote
 from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
+from persys.wire.agent.messages import converted
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 _NANOS = 10**9
+WAITING_MAX = 16
+
+T = TypeVar("T", bound=Message)
 
 
 class RemoteUsage:
@@ -66,6 +80,7 @@ class RemoteSessions:
         self._names = names
         self._journal = journal
         self._slots = SessionSlots()
+        self._forward_slots = forward_slots()
 
     async def logs(
         self,
@@ -98,36 +113,75 @@ class RemoteSessions:
     ) -> None:
         first = await first_input(inputs)
         first.start.workload_id = self._remote_id(first.start.workload_id)
-        queue: SimpleQueue[pb.ExecInput | None] = SimpleQueue()
-        queue.put(_input(first))
         with self._slots.taken():
-            async with task_group() as group:
-                feeding = group.create_task(_feed(inputs, queue))
-                try:
-                    async with aclosing(self._remote.exec(_until_none(queue))) as outputs:
-                        async for output in outputs:
-                            await write(agent_pb2.ExecOutput.FromString(output.SerializeToString()))
-                finally:
-                    queue.put(None)
-                    feeding.cancel()
+            sent = _Inputs(first, inputs, pb.ExecInput)
+            await _relay(sent, self._remote.exec(sent), agent_pb2.ExecOutput, write)
+
+    async def forward(self, inputs: forwarding.Inputs, write: forwarding.Write) -> None:
+        first = await first_input(inputs)
+        first.start.workload_id = self._remote_id(first.start.workload_id)
+        with self._forward_slots.taken():
+            sent = _Inputs(first, inputs, pb.ForwardInput)
+            await _relay(sent, self._remote.forward(sent), agent_pb2.ForwardOutput, write)
+
+    async def copy(self, inputs: copying.Inputs, write: copying.Write) -> None:
+        first = await first_input(inputs)
+        first.start.workload_id = self._remote_id(first.start.workload_id)
+        with self._slots.taken():
+            sent = _Inputs(first, inputs, pb.CopyInput)
+            await _relay(sent, self._remote.copy(sent), agent_pb2.CopyOutput, write)
 
     def _remote_id(self, named: str) -> str:
         return self._names.remote(known_workload(self._journal, named))
 
 
-def _input(message: agent_pb2.ExecInput) -> pb.ExecInput:
-    """Both contracts have the same fields in this message."""
-    return pb.ExecInput.FromString(message.SerializeToString())
+class _Inputs(Generic[T]):
+    """The inputs of a session, for the thread of the remote call, which iterates over them.
+
+    At most WAITING_MAX of them wait, so a slow remote cluster slows the caller.
+    """
+
+    def __init__(self, first: Message, inputs: AsyncIterator[Message], kind: type[T]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._inputs = inputs
+        self._kind = kind
+        self._free = asyncio.Semaphore(WAITING_MAX)
+        self._queue: SimpleQueue[T | None] = SimpleQueue()
+        self._queue.put(converted(first, kind))
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        one = self._queue.get()
+        if one is None:
+            self._queue.put(None)
+            raise StopIteration
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._free.release)
+        return one
+
+    async def feed(self) -> None:
+        async for one in self._inputs:
+            await self._free.acquire()
+            self._queue.put(converted(one, self._kind))
+
+    def end(self) -> None:
+        self._queue.put(None)
 
 
-async def _feed(
-    inputs: AsyncIterator[agent_pb2.ExecInput], queue: "SimpleQueue[pb.ExecInput | None]"
+async def _relay(
+    sent: "_Inputs[Any]",
+    outputs: AsyncGenerator[Message, None],
+    kind: type[T],
+    write: Callable[[T], Awaitable[None]],
 ) -> None:
-    with suppress(asyncio.CancelledError):
-        async for one in inputs:
-            queue.put(_input(one))
-
-
-def _until_none(queue: "SimpleQueue[pb.ExecInput | None]") -> Iterator[pb.ExecInput]:
-    while (one := queue.get()) is not None:
-        yield one
+    async with task_group() as group:
+        feeding = group.create_task(sent.feed())
+        try:
+            async with aclosing(outputs):
+                async for output in outputs:
+                    await write(converted(output, kind))
+        finally:
+            sent.end()
+            feeding.cancel()

@@ -49,4 +49,10 @@ class Remote(Protocol):
     def logs(self, request: pb.LogsRequest) -> AsyncGenerator[pb.LogChunk, None]: ...
 
     def exec(self, inputs: Iterator[pb.ExecInput]) -> AsyncGenerator[pb.ExecOutput, None]:
-        """`inputs` is iterated by another thread."""
+        """`inputs` is iterated by another thread, as in the next two."""
+
+    def forward(
+        self, inputs: Iterator[pb.ForwardInput]
+    ) -> AsyncGenerator[pb.ForwardOutput, None]: ...
+
+    def copy(self, inputs: Iterator[pb.CopyInput]) -> AsyncGenerator[pb.CopyOutput, None]: ...

@@ -129,6 +129,12 @@ class RemoteCluster:
         """`inputs` is iterated by another thread."""
         return self._stream(lambda: self._stub.Exec(inputs))
 
+    def forward(self, inputs: Iterator[pb.ForwardInput]) -> AsyncGenerator[pb.ForwardOutput, None]:
+        return self._stream(lambda: self._stub.PortForward(inputs))
+
+    def copy(self, inputs: Iterator[pb.CopyInput]) -> AsyncGenerator[pb.CopyOutput, None]:
+        return self._stream(lambda: self._stub.CopyFiles(inputs))
+
     async def _read(self, method: Callable[..., Response], request: Message) -> Response:
         """A caller without permission to read knows nothing."""
         try:

@@ -58,6 +58,8 @@ class EventKind(StrEnum):
     SUGGESTION_PENDING = "SuggestionPending"
     EXEC_STARTED = "ExecStarted"
     CONSOLE_OPENED = "ConsoleOpened"
+    PORT_FORWARDED = "PortForwarded"
+    FILES_COPIED = "FilesCopied"
     IMAGE_ADDED = "ImageAdded"
     IMAGE_REMOVED = "ImageRemoved"
     VOLUME_DELETED = "VolumeDeleted"

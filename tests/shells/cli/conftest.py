@@ -64,6 +64,7 @@ class Cluster(
     explain_limit: int = 0
     unknown_to_explain: set[str] = field(default_factory=set)
     unknown_to_exec: set[str] = field(default_factory=set)
+    archive: bytes = b""
     pools: dict[str, control_pb2.NodePoolView] = field(default_factory=dict)
     services: dict[str, control_pb2.ServiceView] = field(default_factory=dict)
     pool_plan: control_pb2.PlanNodePoolResponse = field(
@@ -420,6 +421,21 @@ class Cluster(
         next(request_iterator)
         yield control_pb2.ExecOutput(stdout=f"[{' '.join(start.command)}]".encode())
         yield control_pb2.ExecOutput(exit=control_pb2.ExecExit(code=7))
+
+    def PortForward(self, request_iterator, context):  # type: ignore[no-untyped-def]
+        next(request_iterator)
+        yield control_pb2.ForwardOutput()
+        for one in request_iterator:
+            yield control_pb2.ForwardOutput(data=one.data.upper(), closed=one.closed)
+
+    def CopyFiles(self, request_iterator, context):  # type: ignore[no-untyped-def]
+        start = next(request_iterator).start
+        yield control_pb2.CopyOutput(directory=start.path.endswith("/"))
+        if not start.upload:
+            yield control_pb2.CopyOutput(data=self.archive)
+        else:
+            self.archive = b"".join(one.data for one in request_iterator)
+        yield control_pb2.CopyOutput(closed=True)
 
     def SubmitAutomationSuggestion(self, request, context):  # type: ignore[no-untyped-def]
         self.suggestions.append(request.suggestion)

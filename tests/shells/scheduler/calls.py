@@ -108,6 +108,18 @@ class Host(Agent):
         await anext(requests)
         await context.write(agent_pb2.ExecOutput(exit=agent_pb2.ExecExit()))
 
+    async def PortForward(  # noqa: N802
+        self, requests: AsyncIterator[agent_pb2.ForwardInput], context: Context
+    ) -> None:
+        await anext(requests)
+        await context.write(agent_pb2.ForwardOutput(closed=True))
+
+    async def CopyFiles(  # noqa: N802
+        self, requests: AsyncIterator[agent_pb2.CopyInput], context: Context
+    ) -> None:
+        await anext(requests)
+        await context.write(agent_pb2.CopyOutput(closed=True))
+
 
 @dataclass(frozen=True)
 class World:
@@ -445,6 +457,14 @@ async def image_messages(name: str) -> AsyncIterator[pb.AddImageRequest]:
     yield pb.AddImageRequest(data=b"x")
 
 
+async def forward_messages(name: str) -> AsyncIterator[pb.ForwardInput]:
+    yield pb.ForwardInput(start=pb.ForwardStart(workload_id=name, port=80))
+
+
+async def copy_messages(name: str) -> AsyncIterator[pb.CopyInput]:
+    yield pb.CopyInput(start=pb.CopyStart(workload_id=name, path="/etc/hosts"))
+
+
 async def exec_messages(name: str) -> AsyncIterator[pb.ExecInput]:
     yield pb.ExecInput(start=pb.ExecStart(workload_id=name, command=["sh"]))
 
@@ -507,6 +527,8 @@ CALLS: dict[str, Call] = {
         before=a_pending_suggestion,
     ),
     "Exec": Call(exec_messages, "ExecStarted", before=a_running_workload),
+    "PortForward": Call(forward_messages, "PortForwarded", before=a_running_workload),
+    "CopyFiles": Call(copy_messages, "FilesCopied", before=a_running_workload),
     "CordonNode": Call(
         lambda name: pb.NodeRequest(node_id=name), "NodeCordoned", before=a_ready_node
     ),

@@ -118,6 +118,16 @@ class MemoryCluster:
         self._call("exec")
         yield pb.ExecOutput(stdout=b"")
 
+    async def forward(
+        self, inputs: Iterator[pb.ForwardInput]
+    ) -> AsyncGenerator[pb.ForwardOutput, None]:
+        self._call("forward")
+        yield pb.ForwardOutput()
+
+    async def copy(self, inputs: Iterator[pb.CopyInput]) -> AsyncGenerator[pb.CopyOutput, None]:
+        self._call("copy")
+        yield pb.CopyOutput(closed=True)
+
     def publish(self, workload_id: str) -> None:
         self._events.append(pb.EventView(sequence=len(self._events) + 1, workload_id=workload_id))
         self._changed.set()

@@ -26,6 +26,7 @@ class ConsoleService:
         self._journal = journal
         self._access = access
         self._clock = clock
+        self.addresses = access.addresses
 
     async def write(
         self, workload_id: WorkloadId, request: agent_pb2.LogsRequest, write: WriteLog

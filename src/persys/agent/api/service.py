@@ -284,6 +284,18 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         await self._sessions.exec(requests, context.write)
 
     @_translated
+    async def PortForward(
+        self, requests: AsyncIterator[agent_pb2.ForwardInput], context: Context
+    ) -> None:
+        await self._sessions.forward(requests, context.write)
+
+    @_translated
+    async def CopyFiles(
+        self, requests: AsyncIterator[agent_pb2.CopyInput], context: Context
+    ) -> None:
+        await self._sessions.copy(requests, context.write)
+
+    @_translated
     async def GarbageCollect(
         self, request: agent_pb2.GarbageCollectRequest, _context: Context
     ) -> agent_pb2.GarbageCollectResponse:

@@ -16,6 +16,7 @@ A command is a function that takes the parsed options and returns an exit code. 
 - `run.py`, `edit.py`, `init.py`: a container from options, a spec in an editor, spec files to start from
 - `explain.py`, `plan.py`, `capacity.py`: placement, without a change
 - `events.py`, `logs.py`, `exec.py` (also console), `top.py` (also stats): a running cluster
+- `port_forward.py`, `cp.py`: ports and files of a workload
 - `drift.py`, `orphans.py`, `recovery.py`, `snapshot.py`, `record.py`: differences, recovery and stored state
 - `nodepool.py`: machines of providers
 - `image.py`, `volume.py`, `secret.py`, `gitops.py`, `suggestion.py`: what workloads use

@@ -128,9 +128,7 @@ HINTS: Mapping[str, str] = {
     "annotate": "edit WORKLOAD",
     "expose": "init service, and apply -f service.yaml",
     "port": "workload list -o wide",
-    "port-forward": "workload list -o wide, which shows the published ports",
     "attach": "logs WORKLOAD --follow, or `console` for a VM",
-    "cp": "exec WORKLOAD -- cat FILE",
     "wait": "workload get WORKLOAD --watch",
     "history": "rollout history SET, or `events --workload WORKLOAD`",
     "revert": "rollout undo SET",
@@ -170,7 +168,9 @@ _COMMANDS: Mapping[str, frozenset[str]] = {
 _SINGLES = frozenset([each.name for each in SINGLES])
 _GROUP_OF = {word: group for group, words in TYPES.items() for word in words}
 # Commands without a group whose operand is a workload, set or job.
-_OF_WORKLOADS = frozenset(("console", "edit", "exec", "explain", "logs", "scale", "stats"))
+_OF_WORKLOADS = frozenset(
+    ("console", "edit", "exec", "explain", "logs", "port-forward", "scale", "stats")
+)
 # Groups whose words may precede such an operand, as in `logs pod/web`.
 _OWNERS = (_WORKLOAD, _SET, _JOB)
 _ROLLOUT = "rollout"

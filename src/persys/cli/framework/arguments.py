@@ -366,6 +366,29 @@ DRIFT_TYPE = Argument(
 SERVICE = Argument(
     ("-c", "--service"), {"metavar": "SERVICE", "default": "", "help": "service of a Compose stack"}
 )
+PORTS = Argument(
+    ("ports",),
+    {
+        "metavar": "[LOCAL:]REMOTE",
+        "nargs": "+",
+        "help": "port of the workload, for example 8080:80; without LOCAL, or with 0, a free port is used",
+    },
+)
+LOCAL_ADDRESS = Argument(
+    ("--address",),
+    {
+        "metavar": "ADDRESS",
+        "default": "127.0.0.1",
+        "help": "local address to listen on (default: 127.0.0.1)",
+    },
+)
+_COPY_PATH = "WORKLOAD:/PATH, WORKLOAD/SERVICE:/PATH or a local path"
+COPY_SOURCE = Argument(
+    ("source",), {"metavar": "SOURCE", "help": f"{_COPY_PATH}; - for a tar archive from stdin"}
+)
+COPY_TARGET = Argument(
+    ("target",), {"metavar": "TARGET", "help": f"{_COPY_PATH}; - for a tar archive to stdout"}
+)
 FOLLOW = Argument(("-f", "--follow"), {"action": "store_true", "help": "stream new output"})
 TAIL = Argument(
     ("-n", "--tail"), {"metavar": "LINES", "type": int, "default": 0, "help": "only the last lines"}

@@ -28,6 +28,8 @@ SECTIONS: tuple[tuple[str, tuple[Group | Command, ...]], ...] = (
             workloads.LOGS,
             workloads.EXEC,
             workloads.CONSOLE,
+            workloads.PORT_FORWARD,
+            workloads.CP,
             workloads.TOP,
             workloads.STATS,
             workloads.VOLUME,

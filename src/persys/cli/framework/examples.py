@@ -159,6 +159,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "logs": ("logs web -f --tail 100", "logs shop --service api --since 5m"),
     "exec": ("exec web -- ls -l", "exec -it web -- sh"),
     "console": ("console vm1",),
+    "port-forward": ("port-forward web 8080:80", "port-forward shop 5432 --service db"),
+    "cp": ("cp web:/etc/nginx ./nginx", "cp ./page.html web:/srv/", "cp shop/db:/dump.sql ."),
     "top": ("top --sort memory", "top --once"),
     "stats": ("stats web --watch",),
     "doctor": ("doctor", "doctor --context lab -o json", "doctor --agent 127.0.0.1:50051"),

@@ -1,4 +1,4 @@
-"""Exec over a gateway's WebSocket: each binary message is an ExecInput or ExecOutput.
+"""Exec, ports and files over a gateway's WebSocket: each binary message is an input or output of the call.
 
 A thread reads the inputs, as gRPC does. The close code is 1000, or 4000 plus the HTTP status of an error.
 
@@ -14,7 +14,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
@@ -37,9 +37,12 @@ _SECONDS = 30.0
 _CLOSE_BASE = 4000
 
 
-def run(stub: "RestStub", route: Route, inputs: Iterator[pb.ExecInput]) -> Iterator[pb.ExecOutput]:
+def run(
+    stub: "RestStub", route: Route, inputs: Iterator[Any], kind: type[Message]
+) -> Iterator[Message]:
+    """`kind` is the type of the outputs."""
     first = next(inputs)
-    where = pb.ExecStart(workload_id=first.start.workload_id)
+    where = type(first.start)(workload_id=first.start.workload_id)
     path = stub.socket_path(route, where)
     try:
         socket = WebSocket(stub.http.server, path, stub.headers, PROTOCOL, seconds=_SECONDS)
@@ -49,29 +52,29 @@ def run(stub: "RestStub", route: Route, inputs: Iterator[pb.ExecInput]) -> Itera
         raise stub.http.translate(err) from err
     Thread(target=_send, args=(socket, first, inputs), daemon=True).start()
     try:
-        yield from _outputs(socket)
+        yield from _outputs(socket, kind)
     finally:
         socket.close()
 
 
-def _send(socket: "WebSocket", first: pb.ExecInput, inputs: Iterator[pb.ExecInput]) -> None:
+def _send(socket: "WebSocket", first: Any, inputs: Iterator[Any]) -> None:
     """A WebSocket has no half-close: the end of the input is a message; leaving a console closes it."""
     with suppress(OSError):
         socket.send(first.SerializeToString())
-        closed = False
+        closed = not isinstance(first, pb.ExecInput)  # others have ends of their own
         for each in inputs:
             closed = closed or each.stdin_closed
             socket.send(each.SerializeToString())
-        if first.start.console:
+        if isinstance(first, pb.ExecInput) and first.start.console:
             socket.leave()
         elif not closed:
             socket.send(pb.ExecInput(stdin_closed=True).SerializeToString())
 
 
-def _outputs(socket: "WebSocket") -> Iterator[pb.ExecOutput]:
+def _outputs(socket: "WebSocket", kind: type[Message]) -> Iterator[Message]:
     try:
         while (data := socket.receive()) is not None:
-            yield pb.ExecOutput.FromString(data)
+            yield kind.FromString(data)
     except (OSError, DecodeError) as err:
         if not socket.left:
             raise UnavailableError(f"the connection of the session was lost: {err}") from err

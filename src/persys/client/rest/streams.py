@@ -1,4 +1,4 @@
-"""Streaming calls of the REST client: events, logs, snapshots, images and exec, as iterators.
+"""Streaming calls of the REST client: events, logs, snapshots, images, exec, ports and files, as iterators.
 
 Each can be cancelled from another thread with cancel(), and raises PersysErrors. A gateway sends a
 keep-alive at least every 15 seconds, so a longer silence means that it is gone.
@@ -94,11 +94,12 @@ def upload(stub: "RestStub", route: Route) -> Callable[..., Any]:
     return _add_image(stub, route) if route.rpc == "AddImage" else _restore(stub, route)
 
 
-def socket(stub: "RestStub", route: Route) -> Callable[..., Iterator[pb.ExecOutput]]:
-    def method(inputs: Iterator[pb.ExecInput], **_: object) -> Iterator[pb.ExecOutput]:
+def socket(stub: "RestStub", route: Route) -> Callable[..., Iterator[Message]]:
+    def method(inputs: Iterator[Any], **_: object) -> Iterator[Message]:
         from persys.client.rest.exec import run  # imported on use: start-up time
+        from persys.client.rest.stub import response_class
 
-        return run(stub, route, inputs)
+        return run(stub, route, inputs, response_class(route.rpc))
 
     return method
 

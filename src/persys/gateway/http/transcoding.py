@@ -23,6 +23,8 @@ SERVICE = pb.DESCRIPTOR.services_by_name["AgentControl"]
 _STARTS: Mapping[str, Descriptor] = {
     "AddImage": pb.AddImageStart.DESCRIPTOR,
     "Exec": pb.ExecStart.DESCRIPTOR,
+    "PortForward": pb.ForwardStart.DESCRIPTOR,
+    "CopyFiles": pb.CopyStart.DESCRIPTOR,
 }
 # Query parameters of the gateway itself, never message fields.
 OURS = frozenset({"cluster_id"})

@@ -1,8 +1,8 @@
-"""Exec over a WebSocket: runs a command inside a workload.
+"""Exec, port forwarding and files over a WebSocket.
 
-Frames are protocol messages, ExecInput from the client and ExecOutput to it: protobuf in binary frames, JSON
-in text frames. Output uses the format of the client's first frame. The close code is 1000 after the command
-exits, else 4000 plus the HTTP status, with the reason.
+Frames are protocol messages, for exec ExecInput from the client and ExecOutput to it: protobuf in binary
+frames, JSON in text frames. Output uses the format of the client's first frame. The close code is 1000 at the
+end of the command, connection or archive, else 4000 plus the HTTP status, with the reason.
 """
 
 import asyncio
@@ -11,18 +11,18 @@ from typing import Any
 
 import grpc
 from aiohttp import WSCloseCode, WSMsgType, web
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
 
 from persys.errors import InvalidError, PersysError
 from persys.gateway.http.authentication import SOCKET_PROTOCOL
 from persys.gateway.http.middleware import Handler, RequestContext, RequestPipeline
 from persys.gateway.http.problems import ProblemError, problem_from, problem_from_rpc
-from persys.gateway.http.transcoding import Transcoder
+from persys.gateway.http.transcoding import SERVICE, Transcoder
 from persys.gateway.routes.streams import with_stream_limit
 from persys.gateway.routes.unary import IN_CLUSTER, audited_as
 from persys.gateway.upstream.scheduler import SchedulerConnection
 from persys.infra.aio.task_group import task_group
-from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import fill, read_json, to_json
 from persys.wire.rest.routes import API, ROUTES, Form, Route
 
@@ -31,6 +31,8 @@ START_SECONDS = 10.0
 HEARTBEAT_SECONDS = 20.0
 REASON_BYTES_MAX = 123
 _CLOSE_BASE = 4000
+# A URL with one of these fields has the whole start message.
+_COMPLETE = ("command", "console", "port", "path")
 
 
 def exec_routes(pipeline: RequestPipeline, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
@@ -58,7 +60,7 @@ def exec_handler(pipeline: RequestPipeline, route: Route, stopping: asyncio.Even
         await socket.prepare(context.request)
         # A session may be long: the audit gets an entry at its start and one at its end.
         await pipeline.record(context, route.rpc, socket.status)
-        await _Session(context, socket, start, upstream).run(stopping)
+        await _Session(context, socket, route.rpc, start, upstream).run(stopping)
         return socket
 
     return handle
@@ -69,11 +71,14 @@ class _Session:
         self,
         context: RequestContext,
         socket: web.WebSocketResponse,
-        start: pb.ExecStart,
+        rpc: str,
+        start: Any,
         upstream: SchedulerConnection,
     ) -> None:
         self._context = context
         self._socket = socket
+        self._rpc = rpc
+        self._input: type[Any] = GetMessageClass(SERVICE.methods_by_name[rpc].input_type)
         self._start = start
         self._upstream = upstream
         self._as_text = False
@@ -96,7 +101,7 @@ class _Session:
     async def _relay(self, stopping: asyncio.Event) -> None:
         first = await self._first()
         begun = asyncio.Event()
-        call = self._upstream.stub.Exec(metadata=self._context.metadata)
+        call = getattr(self._upstream.stub, self._rpc)(metadata=self._context.metadata)
         try:
             async with task_group() as group:
                 tasks = [
@@ -112,12 +117,12 @@ class _Session:
         finally:
             call.cancel()
 
-    async def _first(self) -> pb.ExecInput:
+    async def _first(self) -> Any:
         """The start message: from the URL, or from the first frame. The path wins over both."""
-        if self._start.command or self._start.console:
-            # A command in the URL comes from a browser, which reads text frames.
+        if any(getattr(self._start, name, None) for name in _COMPLETE):
+            # A start message in the URL comes from a browser, which reads text frames.
             self._as_text = self._context.request.query.get("frames", "") != "binary"
-            return pb.ExecInput(start=self._start)
+            return self._input(start=self._start)
         try:
             async with asyncio.timeout(START_SECONDS):
                 first = await anext(self._inputs(), None)
@@ -128,7 +133,7 @@ class _Session:
         first.start.workload_id = self._start.workload_id
         return first
 
-    async def _feed(self, call: Any, first: pb.ExecInput, begun: asyncio.Event) -> None:
+    async def _feed(self, call: Any, first: Any, begun: asyncio.Event) -> None:
         """Forward input to the scheduler. A failed write is ignored: the read side raises the reason."""
         try:
             await call.write(first)
@@ -140,22 +145,24 @@ class _Session:
             return
         raise ConnectionResetError("the client disconnected")
 
-    async def _inputs(self) -> AsyncIterator[pb.ExecInput]:
+    async def _inputs(self) -> AsyncIterator[Any]:
         async for frame in self._socket:
             if frame.type is WSMsgType.TEXT:
                 self._as_text = True
-                message = pb.ExecInput()
+                message = self._input()
                 fill(message, read_json(frame.data.encode()))
                 yield message
             elif frame.type is WSMsgType.BINARY:
                 try:
-                    yield pb.ExecInput.FromString(frame.data)
+                    yield self._input.FromString(frame.data)
                 except DecodeError as err:
-                    raise InvalidError("frame", "expected an ExecInput message") from err
+                    raise InvalidError(
+                        "frame", f"expected a message {self._input.DESCRIPTOR.name}"
+                    ) from err
             else:
                 return
 
-    async def _send(self, output: pb.ExecOutput) -> None:
+    async def _send(self, output: Message) -> None:
         if self._as_text:
             await self._socket.send_str(to_json(output).decode())
         else:

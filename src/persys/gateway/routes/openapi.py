@@ -337,7 +337,9 @@ def _answers(route: Route) -> dict[str, Any]:
     message = reference(SERVICE.methods_by_name[route.rpc].output_type)
     match route.form:
         case Form.SOCKET:
-            return {"101": {"description": "WebSocket; frames are ExecInput and ExecOutput"}}
+            sent = SERVICE.methods_by_name[route.rpc].input_type.name
+            received = SERVICE.methods_by_name[route.rpc].output_type.name
+            return {"101": {"description": f"WebSocket; frames are {sent} and {received}"}}
         case Form.EVENTS:
             content: dict[str, Any] = {EVENT_STREAM: {"schema": _TEXT}}
         case Form.TEXT:

@@ -1,4 +1,4 @@
-"""Logs and exec: the scheduler relays them, because clients may not be able to reach the nodes.
+"""Logs, exec, ports and files: the scheduler relays them, because clients may not be able to reach nodes.
 
 Nothing is buffered: each message is written before the next one is read, so a slow reader slows the writer.
 When the client disconnects, the call to the agent is cancelled.
@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from persys.errors import AgentUnreachableError, InvalidError, NotFoundError, RefusedError
 from persys.infra.aio.task_group import task_group
@@ -18,9 +19,21 @@ from persys.scheduler.api.methods import Context, need
 from persys.scheduler.dispatch.agent_client import AgentClient, OpenCall
 from persys.scheduler.state.cluster import ClusterState
 from persys.wire.agent import messages as agent_messages
+from persys.wire.agent.messages import converted
+from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
-Inputs = AsyncIterator[control_pb2.ExecInput]
+Inputs = AsyncIterator[Any]
+_AGENT_INPUTS: dict[str, type[Message]] = {
+    "Exec": agent_pb2.ExecInput,
+    "PortForward": agent_pb2.ForwardInput,
+    "CopyFiles": agent_pb2.CopyInput,
+}
+_OUTPUTS: dict[str, type[Message]] = {
+    "Exec": control_pb2.ExecOutput,
+    "PortForward": control_pb2.ForwardOutput,
+    "CopyFiles": control_pb2.CopyOutput,
+}
 
 
 class LogsExecApi:
@@ -39,19 +52,31 @@ class LogsExecApi:
                 call.cancel()
 
     async def Exec(self, inputs: Inputs, context: Context) -> None:
+        await self._relay("Exec", inputs, context)
+
+    async def PortForward(self, inputs: Inputs, context: Context) -> None:
+        await self._relay("PortForward", inputs, context)
+
+    async def CopyFiles(self, inputs: Inputs, context: Context) -> None:
+        await self._relay("CopyFiles", inputs, context)
+
+    async def _relay(self, method: str, inputs: Inputs, context: Context) -> None:
+        """The messages of both contracts have the same fields."""
         first = await anext(inputs, None)
         if first is None or not first.HasField("start"):
             raise InvalidError("start", "is missing: expected it in the first message of a session")
         need(first.start.workload_id, "start.workload_id")
-        with self._call(first.start.workload_id, "Exec") as open_call:
+        with self._call(first.start.workload_id, method) as open_call:
             call = open_call()
             try:
                 async with task_group() as group:
                     begun = asyncio.Event()
-                    feeding = group.create_task(_feed(call, first, inputs, begun))
+                    feeding = group.create_task(
+                        _feed(call, _AGENT_INPUTS[method], first, inputs, begun)
+                    )
                     async for output in call:
                         begun.set()
-                        await context.write(agent_messages.exec_output(output))
+                        await context.write(converted(output, _OUTPUTS[method]))
                     feeding.cancel()
             finally:
                 call.cancel()
@@ -77,12 +102,12 @@ class LogsExecApi:
 
 
 async def _feed(
-    call: Any, first: control_pb2.ExecInput, inputs: Inputs, begun: asyncio.Event
+    call: Any, kind: type[Message], first: Message, inputs: Inputs, begun: asyncio.Event
 ) -> None:
     """The reader gets the reason when the agent refuses; a failed write carries no reason."""
     with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
-        await call.write(agent_messages.exec_input(first))
+        await call.write(converted(first, kind))
         await begun.wait()  # a write after the end would hide the agent's refusal
         async for one in inputs:
-            await call.write(agent_messages.exec_input(one))
+            await call.write(converted(one, kind))
         await call.done_writing()

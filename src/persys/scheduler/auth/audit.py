@@ -24,12 +24,17 @@ from persys.wire.methods import Method
 log = structlog.get_logger()
 
 TEXT_LENGTH_MAX = 200
+# A forwarded port has one call per connection. Further ones of a caller to a port are not written again.
+_REPEATED = frozenset({EventKind.PORT_FORWARDED})
+_REPEAT_SECONDS = 60.0
+_RECENT_MAX = 1_000
 
 
 class Audit:
     def __init__(self, committer: Committer, clock: Clock) -> None:
         self._committer = committer
         self._clock = clock
+        self._recent: dict[Any, float] = {}
 
     @contextmanager
     def request(self, context: Any) -> Iterator[None]:
@@ -45,7 +50,7 @@ class Audit:
     async def write(self, method: Method, request: Any) -> None:
         """Write the event of an RPC that commits none itself. If it cannot be stored, it is logged."""
         event = _event(method, request, self._clock)
-        if event is None:
+        if event is None or (event.kind in _REPEATED and self._is_repeated(event)):
             return
         try:
             await self._committer.commit(Transaction(done=lambda: None, events=[event]))
@@ -60,6 +65,17 @@ class Audit:
                 detail=event.message,
                 reason=str(err),
             )
+
+    def _is_repeated(self, event: Event) -> bool:
+        """Whether this caller did the same within the last minute. Each connection is a call of its own."""
+        now, origin = self._clock.monotonic(), ORIGIN.get()
+        key = (origin and (origin.identity, origin.source), event.workload_id, event.message)
+        self._recent = {one: until for one, until in self._recent.items() if until > now}
+        if key in self._recent:
+            return True
+        if len(self._recent) < _RECENT_MAX:
+            self._recent[key] = now + _REPEAT_SECONDS
+        return False
 
 
 def _origin(context: Any) -> Origin:
@@ -91,6 +107,11 @@ def _detail(start: Any) -> str:
     command = getattr(start, "command", ())
     if command:
         return str(command[0])
+    service = f"service {start.service}, " if getattr(start, "service", "") else ""
+    if port := getattr(start, "port", 0):
+        return f"{service}port {port}"
+    if path := getattr(start, "path", ""):
+        return f"{service}{'to' if start.upload else 'from'} {path}"
     name: str = getattr(start, "name", "") or getattr(start, "key", "")
     return name
 

@@ -109,7 +109,13 @@ class Outgoing:
             self._reached(node_id, "")
 
 
+# Calls that agents of earlier versions do not know, in the words of the user.
+_NEW_CALLS = {"PortForward": "port forwarding", "CopyFiles": "copying files"}
+
+
 def unsupported_by(node_id: NodeId, method: str) -> RefusedError:
+    if (what := _NEW_CALLS.get(method)) is not None:
+        return RefusedError(f"the agent of node {node_id} does not support {what}: upgrade it")
     return RefusedError(
         f"the agent of node {node_id} does not support {method}: it is an older version or third-party"
     )

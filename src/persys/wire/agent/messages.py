@@ -5,6 +5,9 @@ the fields. A task in the contract is an action in the model.
 """
 
 from datetime import datetime
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from persys.core.secrets import Resolved
 from persys.errors import InvalidError, RefusedError
@@ -23,6 +26,8 @@ from persys.wire.spec import checks
 from persys.wire.stored import records
 from persys.wire.times import EPOCH, from_unix_seconds, unix_seconds
 from persys.wire.usage import usage_fields, usage_of
+
+T = TypeVar("T", bound=Message)
 
 TASK_ID = "task_id"
 FAILURE_REASON = "failure_reason"
@@ -274,9 +279,6 @@ def log_chunk(chunk: agent_pb2.LogChunk) -> control_pb2.LogChunk:
     return control_pb2.LogChunk(data=chunk.data, stream=chunk.stream, service=chunk.service)
 
 
-def exec_input(message: control_pb2.ExecInput) -> agent_pb2.ExecInput:
-    return agent_pb2.ExecInput.FromString(message.SerializeToString())
-
-
-def exec_output(message: agent_pb2.ExecOutput) -> control_pb2.ExecOutput:
-    return control_pb2.ExecOutput.FromString(message.SerializeToString())
+def converted(message: Message, kind: type[T]) -> T:
+    """The message of one contract as that of the other; both have the same fields."""
+    return kind.FromString(message.SerializeToString())

@@ -11,6 +11,7 @@ logs and runs commands.
     start          start a container, and the reason of a failed start
     deviations     networks, ports, limits and name of a running container, and their repair
     config_files   files and secrets of containers
+    archive        files of a container as tar archives
     exec_logs      logs and exec of containers
     log_frames     Docker's log stream format
     usage          CPU, memory, disk and network usage

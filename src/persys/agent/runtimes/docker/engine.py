@@ -21,7 +21,7 @@ from aiodocker.stream import Stream, _ExecParser
 from yarl import URL
 
 from persys.agent.runtimes.docker.log_frames import FRAME_BYTES_MAX
-from persys.errors import RuntimeUnavailableError, SettingsError, UnavailableError
+from persys.errors import PersysError, RuntimeUnavailableError, SettingsError, UnavailableError
 from persys.infra.aio.offload import off_loop
 
 DEADLINE_SECONDS = 20.0
@@ -142,6 +142,44 @@ class Engine:
                     await asyncio.sleep(_GATHER_SECONDS)
                     chunk += answer.content.read_nowait()
                 yield chunk
+
+    async def head(self, path: str, *, params: Mapping[str, str]) -> Mapping[str, str]:
+        """The headers of a response without a body."""
+        async with self._open_response("HEAD", path, params, None, DEADLINE_SECONDS) as answer:
+            return answer.headers
+
+    async def upload(
+        self, path: str, *, params: Mapping[str, str], body: AsyncIterator[bytes]
+    ) -> None:
+        """PUT a tar archive as it arrives. A slow engine slows the sender down; the caller sets the deadline.
+
+        A PersysError of `body` aborts the request and is raised.
+        """
+        failed: list[PersysError] = []
+
+        async def content() -> AsyncIterator[bytes]:
+            try:
+                async for chunk in body:
+                    yield chunk
+            except PersysError as err:
+                failed.append(err)
+                raise
+
+        try:
+            version = await self._find_version()
+            async with _request(
+                self._docker,
+                "PUT",
+                f"{version}/{path}",
+                params,
+                content(),
+                {"Content-Type": "application/x-tar"},
+            ) as answer:
+                await _content(answer, f"PUT {path}")
+        except _NO_ANSWER as err:
+            if failed:
+                raise failed[0] from err
+            raise RuntimeUnavailableError(_NOT_RESPONDING) from err
 
     @asynccontextmanager
     async def open_exec(self, path: str, *, tty: bool) -> AsyncIterator["Duplex"]:
@@ -272,7 +310,7 @@ async def _request(
     method: str,
     path: str,
     params: Mapping[str, str] | None = None,
-    data: str | None = None,
+    data: str | AsyncIterator[bytes] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """Send a request. The body of the response is not read yet. Raises EngineError and _NO_ANSWER."""

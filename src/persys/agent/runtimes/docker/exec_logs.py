@@ -57,6 +57,9 @@ class ContainerPart(Struct, frozen=True):
     status: str
     started_at: str  # as Docker reports it, in nanoseconds
     finished_at: str  # of the previous run while it is running
+    pid: int = 0  # of its first process; 0 if it is not running
+    network_mode: str = ""
+    addresses: tuple[str, ...] = ()  # in its networks
 
     def before_current_run(self) -> str:
         """A time between the previous run and the current one; "" if there was no previous run.
@@ -74,6 +77,7 @@ class ContainerPart(Struct, frozen=True):
 
 class DockerAccess:
     def __init__(self, engine: Engine, owner: OwnerLabels) -> None:
+        self.engine = engine
         self._engine = engine
         self._owner = owner
 
@@ -137,7 +141,7 @@ class DockerAccess:
         except EngineError as err:
             if err.status == HTTPStatus.NOT_FOUND:
                 return
-            raise _refusal(err) from err
+            raise refusal(err) from err
 
     @asynccontextmanager
     async def exec(
@@ -162,7 +166,7 @@ class DockerAccess:
                     if not session.has_ended:
                         await send_hangup(self._engine, exec_id, part.id)
         except EngineError as err:
-            raise _refusal(err) from err
+            raise refusal(err) from err
 
 
 class Session:
@@ -207,6 +211,19 @@ def _part(found: dict[str, Any]) -> ContainerPart:
         status=found["State"]["Status"],
         started_at=found["State"]["StartedAt"],
         finished_at=found["State"]["FinishedAt"],
+        pid=int(found["State"].get("Pid") or 0),
+        network_mode=(found.get("HostConfig") or {}).get("NetworkMode") or "",
+        addresses=_addresses(found),
+    )
+
+
+def _addresses(found: dict[str, Any]) -> tuple[str, ...]:
+    networks = (found.get("NetworkSettings") or {}).get("Networks") or {}
+    return tuple(
+        one[key]
+        for one in networks.values()
+        for key in ("IPAddress", "GlobalIPv6Address")
+        if one and one.get(key)
     )
 
 
@@ -222,7 +239,7 @@ def unix_seconds(nanos: int) -> str:
     return f"{nanos // 10**9}.{nanos % 10**9:09}"
 
 
-def _refusal(err: EngineError) -> Exception:
+def refusal(err: EngineError) -> Exception:
     if err.status == HTTPStatus.NOT_FOUND:
         return NotFoundError("container", err.message)
     if err.status < HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -270,12 +287,12 @@ async def send_hangup(engine: Engine, exec_id: str, container_id: str) -> None:
         return
     with suppress(RuntimeUnavailableError), parsing_response("a command"):
         pid = int(found["Pid"] or 0) if found["Running"] else 0
-        if pid and _is_inside(pid, container_id):
+        if pid and is_inside(pid, container_id):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGHUP)
 
 
-def _is_inside(pid: int, container_id: str) -> bool:
+def is_inside(pid: int, container_id: str) -> bool:
     try:
         return container_id in Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:

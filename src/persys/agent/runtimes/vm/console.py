@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm.domain_xml import domain_uuid
+from persys.agent.runtimes.vm.inspection import inspect_domain
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, is_code, load
 from persys.agent.runtimes.vm.state_dir import VmStateDir
 from persys.core.agent.report import LOG_TAIL_BYTES_MAX
@@ -58,6 +59,19 @@ class VmAccess:
     ) -> AsyncGenerator[bytes, None]:
         path = VmStateDir(self._root, workload_id).console
         return lines(path, self._paths, tail=tail, follow=follow, over=over)
+
+    async def addresses(self, workload_id: WorkloadId) -> tuple[str, ...]:
+        """The addresses of a running VM. Raises RefusedError if it is not running."""
+        uuid = domain_uuid(self._owner, workload_id)
+        try:
+            view = await self._libvirt.call(lambda connection: inspect_domain(connection, uuid))
+        except LibvirtError as err:
+            raise RefusedError(err.message) from err
+        if view is None:
+            raise NotFoundError("vm", workload_id)
+        if view.number < 0:
+            raise RefusedError(f"cannot connect to {workload_id}: the VM is not running")
+        return view.addresses
 
     @asynccontextmanager
     async def console(self, workload_id: WorkloadId, *, force: bool) -> AsyncIterator["Console"]:

@@ -286,6 +286,20 @@ CONSOLE = Command(
     (arg.WORKLOAD, arg.TAKE_CONSOLE),
 )
 
+PORT_FORWARD = Command(
+    "port-forward",
+    "forward local ports to a workload",
+    "commands.port_forward:run",
+    (arg.WORKLOAD, arg.PORTS, arg.LOCAL_ADDRESS, arg.SERVICE),
+)
+
+CP = Command(
+    "cp",
+    "copy files and directories to or from a container",
+    "commands.cp:run",
+    (arg.COPY_SOURCE, arg.COPY_TARGET),
+)
+
 TOP = Command(
     "top",
     "show the resource usage of nodes and workloads",

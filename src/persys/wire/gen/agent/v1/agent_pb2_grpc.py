@@ -84,6 +84,16 @@ class AgentServiceStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecInput.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecOutput.FromString,
                 _registered_method=True)
+        self.PortForward = channel.stream_stream(
+                '/persys.agent.v1.AgentService/PortForward',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ForwardInput.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ForwardOutput.FromString,
+                _registered_method=True)
+        self.CopyFiles = channel.stream_stream(
+                '/persys.agent.v1.AgentService/CopyFiles',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.CopyInput.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.CopyOutput.FromString,
+                _registered_method=True)
         self.ListImages = channel.unary_unary(
                 '/persys.agent.v1.AgentService/ListImages',
                 request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListImagesRequest.SerializeToString,
@@ -182,6 +192,19 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PortForward(self, request_iterator, context):
+        """Extensions: a connection to a port of a workload, and files of a container.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CopyFiles(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListImages(self, request, context):
         """VM images and volumes.
         """
@@ -272,6 +295,16 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.Exec,
                     request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecInput.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecOutput.SerializeToString,
+            ),
+            'PortForward': grpc.stream_stream_rpc_method_handler(
+                    servicer.PortForward,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ForwardInput.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ForwardOutput.SerializeToString,
+            ),
+            'CopyFiles': grpc.stream_stream_rpc_method_handler(
+                    servicer.CopyFiles,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.CopyInput.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.CopyOutput.SerializeToString,
             ),
             'ListImages': grpc.unary_unary_rpc_method_handler(
                     servicer.ListImages,
@@ -574,6 +607,60 @@ class AgentService:
             '/persys.agent.v1.AgentService/Exec',
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecInput.SerializeToString,
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecOutput.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PortForward(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/persys.agent.v1.AgentService/PortForward',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ForwardInput.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ForwardOutput.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CopyFiles(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/persys.agent.v1.AgentService/CopyFiles',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.CopyInput.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.CopyOutput.FromString,
             options,
             channel_credentials,
             insecure,

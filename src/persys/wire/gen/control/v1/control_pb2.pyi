@@ -1562,6 +1562,66 @@ class ExecExit(_message.Message):
     code: int
     def __init__(self, code: _Optional[int] = ...) -> None: ...
 
+class ForwardInput(_message.Message):
+    __slots__ = ("start", "data", "closed")
+    START_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    start: ForwardStart
+    data: bytes
+    closed: bool
+    def __init__(self, start: _Optional[_Union[ForwardStart, _Mapping]] = ..., data: _Optional[bytes] = ..., closed: _Optional[bool] = ...) -> None: ...
+
+class ForwardStart(_message.Message):
+    __slots__ = ("workload_id", "service", "port")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    service: str
+    port: int
+    def __init__(self, workload_id: _Optional[str] = ..., service: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
+class ForwardOutput(_message.Message):
+    __slots__ = ("data", "closed")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    closed: bool
+    def __init__(self, data: _Optional[bytes] = ..., closed: _Optional[bool] = ...) -> None: ...
+
+class CopyInput(_message.Message):
+    __slots__ = ("start", "data", "closed")
+    START_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    start: CopyStart
+    data: bytes
+    closed: bool
+    def __init__(self, start: _Optional[_Union[CopyStart, _Mapping]] = ..., data: _Optional[bytes] = ..., closed: _Optional[bool] = ...) -> None: ...
+
+class CopyStart(_message.Message):
+    __slots__ = ("workload_id", "service", "path", "upload")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    UPLOAD_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    service: str
+    path: str
+    upload: bool
+    def __init__(self, workload_id: _Optional[str] = ..., service: _Optional[str] = ..., path: _Optional[str] = ..., upload: _Optional[bool] = ...) -> None: ...
+
+class CopyOutput(_message.Message):
+    __slots__ = ("data", "directory", "closed")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    directory: bool
+    closed: bool
+    def __init__(self, data: _Optional[bytes] = ..., directory: _Optional[bool] = ..., closed: _Optional[bool] = ...) -> None: ...
+
 class ListImagesRequest(_message.Message):
     __slots__ = ("name", "node_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
