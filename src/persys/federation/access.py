@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from persys.agent.access import copying
+from persys.agent.access import file_copy
 from persys.agent.access import forward as forwarding
 from persys.agent.access.sessions import (
     SessionSlots,
@@ -124,7 +124,7 @@ class RemoteSessions:
             sent = _Inputs(first, inputs, pb.ForwardInput)
             await _relay(sent, self._remote.forward(sent), agent_pb2.ForwardOutput, write)
 
-    async def copy(self, inputs: copying.Inputs, write: copying.Write) -> None:
+    async def copy(self, inputs: file_copy.Inputs, write: file_copy.Write) -> None:
         first = await first_input(inputs)
         first.start.workload_id = self._remote_id(first.start.workload_id)
         with self._slots.taken():

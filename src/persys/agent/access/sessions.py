@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from persys.agent.access import copying
+from persys.agent.access import file_copy
 from persys.agent.access import forward as forwarding
 from persys.agent.access.console import ConsoleService
 from persys.agent.access.logs import Logs, PreviousLogs
@@ -48,7 +48,7 @@ class SessionService(Protocol):
 
     async def forward(self, inputs: forwarding.Inputs, write: forwarding.Write) -> None: ...
 
-    async def copy(self, inputs: copying.Inputs, write: copying.Write) -> None: ...
+    async def copy(self, inputs: file_copy.Inputs, write: file_copy.Write) -> None: ...
 
 
 class SessionSlots:
@@ -185,11 +185,11 @@ class Sessions:
         part = _running(parts, named, start.service, what="connect to")
         return await forwarding.dial_container(part, start.service or named, start.port)
 
-    async def copy(self, inputs: copying.Inputs, write: copying.Write) -> None:
+    async def copy(self, inputs: file_copy.Inputs, write: file_copy.Write) -> None:
         self._need_enabled("copying files")
         start = (await first_input(inputs)).start
         named = known_workload(self._journal, start.workload_id)
-        copying.check_path(start.path)
+        file_copy.check_path(start.path)
         if self._is_machine(named):
             raise RefusedError(
                 f"workload {named} is a VM: copy files with scp through a forwarded port, for example "
@@ -204,9 +204,9 @@ class Sessions:
             part = next((one for one in parts if one.status == "running"), parts[0])
             contents = ContainerFiles(self._docker.engine)
             if start.upload:
-                await copying.upload(contents, part, start.path, inputs, write)
+                await file_copy.upload(contents, part, start.path, inputs, write)
             else:
-                await copying.download(contents, part, start.path, write)
+                await file_copy.download(contents, part, start.path, write)
 
     def _need_enabled(self, what: str) -> None:
         if not self._exec_enabled:
