@@ -16,6 +16,7 @@ import { emptyText, useAppState } from "../../state/store";
 import { WorkloadActions } from "./actions";
 import { Data, Details, History, Reason, Runtime, Services } from "./details";
 import { SpecEditor } from "./spec_editor";
+import { TerminalCard } from "./terminal";
 import { Usage } from "./usage";
 
 const EVENTS_SHOWN = 200;
@@ -44,6 +45,7 @@ function View({ route: { id } }: { route: Route }) {
         <Card title="Events" width="wide">{events ? <Timeline events={events} about={id} /> : <Quiet>Loading …</Quiet>}</Card>
         <History view={view} />
         <SpecEditor view={view} />
+        <TerminalCard view={view} />
         <Card title="Log" width="wide"><Log id={id} /></Card>
       </div>
     </>
