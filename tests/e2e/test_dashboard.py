@@ -20,7 +20,7 @@ ZONE = "east"
 MARKUP = "<img src=x onerror=document.title=1><b>bold</b>"
 FACTS = """return [...document.querySelectorAll(".facts div")]
   .map((fact) => [fact.children[0].textContent, fact.children[1].textContent])"""
-PAGES = ("", "workloads", "sets", "jobs", "nodes", "events", "apply", "access")
+PAGES = ("", "workloads", "sets", "jobs", "nodes", "events", "logs", "apply", "access")
 
 
 @pytest.fixture(scope="module")

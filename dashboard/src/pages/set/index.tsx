@@ -1,6 +1,6 @@
 // One set: its rollout, members and revisions, and its actions.
 
-import { call } from "../../api/client";
+import { call, segment } from "../../api/client";
 import type { SetView } from "../../api/schema";
 import type { Page } from "../../app/page";
 import type { Route } from "../../app/router";
@@ -11,7 +11,8 @@ import { Table } from "../../components/table";
 import { Timeline } from "../../components/timeline";
 import { When } from "../../components/when";
 import { useReading } from "../../state/reading";
-import { emptyText, useAppState } from "../../state/store";
+import { emptyText, isAllowed, useAppState } from "../../state/store";
+import { SOURCES_MAX } from "../logs";
 import { SetActions } from "./actions";
 
 const READ_EVERY_MS = 2000, EVENTS_SHOWN = 30;
@@ -64,6 +65,7 @@ function Rollout({ view }: { view: SetView }) {
 
 const Members = ({ view }: { view: SetView }) => (
   <Card title={`Members (${view.member_count ?? 0})`} width="wide">
+    {isAllowed("logs") && (view.members ?? []).length > 0 && <p><a href={`#/logs?ids=${segment((view.members ?? []).slice(0, SOURCES_MAX).map(({ workload_id: id }) => id).join(","))}`}>Logs of the first {SOURCES_MAX} members together</a></p>}
     <Table caption="Members" heads={["Member", "Status", "Health", "Revision", "Node", "Healthy since", "Reason"]} empty="No members."
       rows={(view.members ?? []).map((member) => [
         <WorkloadLink id={member.workload_id} />, <Status word={member.status} />, member.health ? <Status word={member.health} /> : "–",

@@ -8,11 +8,11 @@ import type { Page } from "../../app/page";
 import type { Route } from "../../app/router";
 import { Card, Quiet } from "../../components/card";
 import { Explanation } from "../../components/explanation";
-import { Log } from "../../components/log";
+import { Logs } from "../../components/logs";
 import { WorkloadStatus } from "../../components/status";
 import { Timeline } from "../../components/timeline";
 import { useReading } from "../../state/reading";
-import { emptyText, useAppState } from "../../state/store";
+import { emptyText, isAllowed, useAppState } from "../../state/store";
 import { WorkloadActions } from "./actions";
 import { Data, Details, History, Reason, Runtime, Services } from "./details";
 import { SpecEditor } from "./spec_editor";
@@ -46,7 +46,7 @@ function View({ route: { id } }: { route: Route }) {
         <History view={view} />
         <SpecEditor view={view} />
         <TerminalCard view={view} />
-        <Card title="Log" width="wide"><Log id={id} /></Card>
+        {isAllowed("logs") && <Card title="Log" width="wide"><Logs sources={[{ id, isVm: view.type === "vm" }]} /></Card>}
       </div>
     </>
   );
