@@ -131,14 +131,28 @@ def headings(browser: Browser) -> list[str]:
 
 
 def sign_in(browser: Browser, client: SchedulerClient, role: str) -> None:
-    made = client.create_token(pb.CreateTokenRequest(name=role, role=role, ttl_seconds=600))
+    made = client.create_token(role, role)
     browser.open("access")
-    browser.fill("#token", made.token)
+    browser.fill("#token", made.secret)
     browser.press("Sign in")
     browser.until_text(role, ".facts")
+    browser.until_text(f"{role} ({role})", "header")
     browser.driver.execute_script("location.hash = '#/workloads/w'")
     browser.until_text("w", "h1")
     browser.until_text("Details")
+
+
+def test_a_question_mark_shows_the_keys_and_a_slash_goes_to_the_search(browser: Browser) -> None:
+    browser.open("workloads")
+    browser.until_text("main", "header")
+    browser.key("?")
+    browser.until_text("Keyboard shortcuts", "dialog")
+    browser.press("Close", "dialog")
+    browser.until(lambda: not browser.find_all("dialog"), "no dialog")
+
+    browser.key("/")
+
+    assert browser.focused() == "Search"
 
 
 # Logs.

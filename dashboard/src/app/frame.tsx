@@ -35,7 +35,7 @@ export function Frame() {
             <a key={section} href={`#/${section}`} aria-current={section === route.section ? "page" : undefined}>{text}</a>
           ))}
         </nav>
-        <div class="tools"><ClusterPicker /><ThemePicker /></div>
+        <div class="tools"><User /><ClusterPicker /><ThemePicker /></div>
       </header>
       <Banner />
       <main id="main" tabIndex={-1} ref={main}><CurrentPage route={route} /></main>
@@ -60,10 +60,19 @@ function CurrentPage({ route }: { route: Route }) {
   return <page.View key={`${session} ${address} ${JSON.stringify(route.query)}`} route={route} />;
 }
 
+/** The name and role of the user; without authentication there is none. */
+function User() {
+  const { identity, link } = useAppState();
+  if (link.state === "denied") return <a href="#/access">Sign in</a>;
+  if (!identity?.role) return null;
+  const text = `${identity.name} (${identity.role})`;
+  return <a class="user" href="#/access" title={text}>{text}</a>;
+}
+
 function ClusterPicker() {
   const { clusters } = useAppState();
   const all = clusters?.clusters ?? [];
-  if (all.length < 2) return null;
+  if (all.length < 2) return all[0] ? <span class="user quiet" title="Cluster">{all[0].name || all[0].id}</span> : null;
   const choose = (id: string) => {
     cluster.set(id === clusters?.default_cluster_id ? "" : id);
     restart();

@@ -1,7 +1,9 @@
-// Keyboard shortcuts: / goes to the search field of the page, Escape leaves it.
+// Keyboard shortcuts: / goes to the search field of the page, Escape leaves it, ? shows them.
 
 import { useEffect } from "preact/hooks";
+import { confirm } from "../components/dialog";
 
+const KEYS = "/ goes to the search field of the page. Escape leaves a field and closes dialogs. Tab goes to the next control. ? shows this list.";
 const FIELDS = /^(INPUT|TEXTAREA|SELECT)$/;
 
 export function useShortcuts(): void {
@@ -19,6 +21,9 @@ function onKey(event: KeyboardEvent): void {
     event.preventDefault();
     filter.focus();
     filter.select();
+  } else if (event.key === "?" && !isTyping(target) && !document.querySelector("dialog")) {
+    event.preventDefault();
+    void confirm({ title: "Keyboard shortcuts", text: KEYS, verb: "Close", isInfo: true });
   } else if (event.key === "Escape" && target.matches("[data-filter]")) {
     target.blur();
   }

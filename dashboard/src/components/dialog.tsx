@@ -11,6 +11,7 @@ export interface Question {
   text: ComponentChildren;
   verb: string;
   danger?: boolean;
+  isInfo?: boolean; // there is nothing to cancel
   fields?: ComponentChildren;
 }
 
@@ -86,7 +87,7 @@ function Dialog({ asked, onClose }: { asked: Asked; onClose: (answer: Answer) =>
         <p id="dialog-text">{asked.text}</p>
         {asked.fields}
         <div class="row end">
-          <button type="button" onClick={() => box.current?.close()}>Cancel</button>
+          {!asked.isInfo && <button type="button" onClick={() => box.current?.close()}>Cancel</button>}
           <button type="submit" class={asked.danger ? "danger" : "primary"}>{asked.verb}</button>
         </div>
       </form>

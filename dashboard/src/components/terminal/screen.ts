@@ -22,13 +22,13 @@ export function openScreen(box: HTMLElement, label: string): Screen {
   root.replaceChildren(parent);
   root.adoptedStyleSheets = [sheetOf(css)];
   const terminal = new Terminal({
-    documentOverride: documentFor(root), scrollback: SCROLLBACK_LINES, fontSize: 13, convertEol: false,
+    documentOverride: documentFor(createFor(root)), scrollback: SCROLLBACK_LINES, fontSize: 13, convertEol: false,
     // Links are not opened and titles not set: the output of a workload is not trusted.
     linkHandler: null, screenReaderMode: true, cursorBlink: false, allowProposedApi: false, ...coloursOf(box),
   });
   const addon = new FitAddon();
   terminal.loadAddon(addon);
-  terminal.open(parent);
+  openWith(createFor(root), () => terminal.open(parent));
   terminal.textarea?.setAttribute("aria-label", label);
   const fit = () => { if (box.clientWidth) addon.fit(); };
   const observer = new ResizeObserver(fit);
@@ -48,9 +48,14 @@ function sheetOf(text: string): CSSStyleSheet {
   return sheet;
 }
 
+type Create = (name: string) => HTMLElement;
+
+const plain = (name: string): HTMLElement => Document.prototype.createElement.call(document, name);
+
+const createFor = (root: ShadowRoot): Create => (name) => (name === "style" ? styleElement(root) : allowedStyles(plain(name)));
+
 /** The document of the page, except that it creates elements whose styles the policy allows. */
-function documentFor(root: ShadowRoot): Document {
-  const createElement = (name: string): HTMLElement => (name === "style" ? styleElement(root) : allowedStyles(document.createElement(name)));
+function documentFor(createElement: Create): Document {
   return new Proxy(document, {
     get(target, property) {
       if (property === "createElement") return createElement;
@@ -61,9 +66,20 @@ function documentFor(root: ShadowRoot): Document {
   });
 }
 
+/** The scroll bar of xterm.js ignores the other document while it is opened: the document of the page creates the same
+ * elements until `open` returns. */
+function openWith(createElement: Create, open: () => void): void {
+  Object.defineProperty(document, "createElement", { value: createElement, configurable: true });
+  try {
+    open();
+  } finally {
+    Reflect.deleteProperty(document, "createElement");
+  }
+}
+
 /** Looks like a style element; its text becomes the content of an adopted style sheet. */
 function styleElement(root: ShadowRoot): HTMLElement {
-  const element = document.createElement("span"), sheet = sheetOf("");
+  const element = plain("span"), sheet = sheetOf("");
   element.hidden = true;
   root.adoptedStyleSheets.push(sheet);
   Object.defineProperty(element, "textContent", { get: () => "", set: (text: string) => sheet.replaceSync(text) });
