@@ -9,11 +9,12 @@ interface Props {
   disabled?: boolean | undefined;
   class?: string;
   title?: string;
+  label?: string; // what a screen reader says, if the text is the same in many rows
   children: ComponentChildren;
 }
 
-export function ActionButton({ permission, onClick, disabled = false, title, children, ...more }: Props) {
+export function ActionButton({ permission, onClick, disabled = false, title, label, children, ...more }: Props) {
   const allowed = isAllowed(permission);
   const why = allowed ? title : `Your role lacks the permission “${permission}”`;
-  return <button type="button" {...more} onClick={onClick} disabled={!allowed || disabled} title={why}>{children}</button>;
+  return <button type="button" {...more} onClick={onClick} disabled={!allowed || disabled} title={why} aria-label={label}>{children}</button>;
 }

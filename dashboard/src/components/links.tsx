@@ -1,5 +1,6 @@
 // Links to the pages of single things.
 
+import type { ComponentType } from "preact";
 import { segment } from "../api/client";
 import type { Membership } from "../api/schema";
 
@@ -19,3 +20,9 @@ export function OwnerLink({ membership }: { membership: Membership | undefined }
 }
 
 export const NodeLink = ({ id }: { id?: string | undefined }) => (id ? <a href={`#/nodes/${segment(id)}`}>{id}</a> : <>–</>);
+
+const joined = (ids: string[] | undefined, Link: ComponentType<{ id: string }>) => (
+  ids?.length ? <>{ids.map((id, index) => <span key={id}>{index > 0 && ", "}<Link id={id} /></span>)}</> : <>–</>
+);
+export const WorkloadLinks = ({ ids }: { ids: string[] | undefined }) => joined(ids, WorkloadLink);
+export const NodeLinks = ({ ids }: { ids: string[] | undefined }) => joined(ids, NodeLink);
