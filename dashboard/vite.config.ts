@@ -20,5 +20,6 @@ export default defineConfig({
       },
     },
   },
+  server: { fs: { allow: [".", "../src/persys/examples"] } }, // the templates of the page Deploy, for the unit tests
   test: { environment: "happy-dom", isolate: false, include: ["src/**/*.test.{ts,tsx}"] },
 });

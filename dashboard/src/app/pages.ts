@@ -2,6 +2,7 @@
 
 import { access } from "../pages/access";
 import { apply } from "../pages/apply";
+import { deploy } from "../pages/deploy";
 import { events } from "../pages/events";
 import { job } from "../pages/job";
 import { jobs } from "../pages/jobs";
@@ -23,13 +24,13 @@ import { workloads } from "../pages/workloads";
 import type { Page } from "./page";
 import type { Route } from "./router";
 
-const MORE: Record<string, Page> = { more, services, nodepools, federation, volumes, images, secrets, drifts, orphans, suggestions, tokens, audit };
+const MORE: Record<string, Page> = { deploy, more, services, nodepools, federation, volumes, images, secrets, drifts, orphans, suggestions, tokens, audit };
 const LISTS: Record<string, Page> = { "": overview, workloads, sets, jobs, nodes, events, apply, access, ...MORE };
 const DETAILS: Record<string, Page> = { nodes: node, workloads: workload, sets: set, jobs: job, services: service, nodepools: nodepool };
 
 export const NAVIGATION: [section: string, text: string][] = [
   ["", "Overview"], ["workloads", "Workloads"], ["sets", "Sets"], ["jobs", "Jobs"], ["nodes", "Nodes"], ["events", "Events"],
-  ["apply", "Apply"], ["more", "More"], ["access", "Access"],
+  ["deploy", "Deploy"], ["apply", "Apply"], ["more", "More"], ["access", "Access"],
 ];
 
 export function pageOf({ section, id, isKnown }: Route): Page {
