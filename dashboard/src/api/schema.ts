@@ -1378,6 +1378,7 @@ export interface Operations {
   ListClusters: { request: Record<string, never>; response: { default_cluster_id?: string; clusters?: ({ id?: string; name?: string; routing_strategy?: string; total_schedulers?: number; healthy_schedulers?: number; schedulers?: ({ id?: string; address?: string; is_leader?: boolean; healthy?: boolean; last_seen?: string | null })[] })[] } };
   GetCluster: { request: { cluster?: string }; response: { default_cluster_id?: string; cluster?: { id?: string; name?: string; routing_strategy?: string; total_schedulers?: number; healthy_schedulers?: number; schedulers?: ({ id?: string; address?: string; is_leader?: boolean; healthy?: boolean; last_seen?: string | null })[] } } };
   GetTraefikOfCluster: { request: { cluster?: string }; response: Record<string, unknown> };
+  GetUsageOfCluster: { request: { cluster?: string; node_id?: string; workload_id?: string }; response: { interval_seconds?: number; times?: number[]; series?: ({ name?: string; values?: number[] })[] } };
   GetDiagnostics: { request: Record<string, never>; response: DiagnosticsView };
   ListDrifts: { request: { node_id?: string; workload_id?: string; type?: string; limit?: number; cursor?: string }; response: ListDriftsResponse };
   ListEvents: { request: { workload_id?: string; node_id?: string; kinds?: string[]; since?: string; after_sequence?: string; limit?: number; cursor?: string }; response: ListEventsResponse };
@@ -1442,6 +1443,7 @@ export interface Operations {
   ListTokens: { request: { limit?: number; cursor?: string }; response: ListTokensResponse };
   RevokeToken: { request: { token_id?: string }; response: TokenAnswer };
   GetTraefik: { request: Record<string, never>; response: Record<string, unknown> };
+  GetUsage: { request: { node_id?: string; workload_id?: string }; response: { interval_seconds?: number; times?: number[]; series?: ({ name?: string; values?: number[] })[] } };
   ListVolumes: { request: { node_id?: string; workload_id?: string; name?: string; limit?: number; cursor?: string }; response: ListVolumesResponse };
   DeleteVolume: { request: { node_id?: string; workload_id?: string; name?: string }; response: DeleteVolumeResponse };
   ApplyWorkloads: { request: ApplyWorkloadsRequest; response: ApplyWorkloadsResponse };
@@ -1461,6 +1463,7 @@ export const OPERATIONS: Record<keyof Operations, readonly [string, string, bool
   ListClusters: ["GET", "/clusters", false],
   GetCluster: ["GET", "/clusters/{cluster}", false],
   GetTraefikOfCluster: ["GET", "/clusters/{cluster}/traefik", false],
+  GetUsageOfCluster: ["GET", "/clusters/{cluster}/usage", false],
   GetDiagnostics: ["GET", "/diagnostics", false],
   ListDrifts: ["GET", "/drifts", false],
   ListEvents: ["GET", "/events", false],
@@ -1525,6 +1528,7 @@ export const OPERATIONS: Record<keyof Operations, readonly [string, string, bool
   ListTokens: ["GET", "/tokens", false],
   RevokeToken: ["DELETE", "/tokens/{token_id}", false],
   GetTraefik: ["GET", "/traefik", false],
+  GetUsage: ["GET", "/usage", false],
   ListVolumes: ["GET", "/volumes", false],
   DeleteVolume: ["DELETE", "/volumes/{node_id}/{workload_id}/{name}", false],
   ApplyWorkloads: ["POST", "/workloads", true],

@@ -12,6 +12,7 @@ It authenticates users, forwards their requests to a scheduler, and takes no dec
     dashboard/     the web dashboard
     audit.py       the audit log
     database.py    the SQLite file of the audit log and the webhook queue
+    usage.py       the usage of nodes and workloads in the last 24 hours
     metrics.py     Prometheus metrics
 
 `__main__.py` starts the process. Clients are browsers, `persysctl --api` and `persys.client`.

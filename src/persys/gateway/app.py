@@ -26,6 +26,7 @@ from persys.gateway.settings import GatewaySettings
 from persys.gateway.tls import obtain_tls, reloading_context
 from persys.gateway.upstream.cluster import Cluster
 from persys.gateway.upstream.config import ClusterFile, one_cluster, read_clusters
+from persys.gateway.usage import UsageHistory
 from persys.gateway.webhooks.github import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
 from persys.gateway.webhooks.push_queue import PushQueue
 from persys.gateway.webhooks.redeploy import PushProcessor, gitops_routes
@@ -101,6 +102,9 @@ class Gateway:
             owned=self._owned,
         )
         self._gitops = PushProcessor(self.clusters, clock, self._audit, self._pushes, supervisor)
+        self._usage = UsageHistory(
+            self.clusters, clock, supervisor, interval=settings.usage_interval
+        )
         self._hooks = read_hooks(settings.webhooks)
         limits = limits or HttpLimits(
             connections_max=settings.connections_max,
@@ -133,6 +137,7 @@ class Gateway:
             for cluster in self.clusters.values():
                 group.create_task(cluster.run())
             group.create_task(self._gitops.run())
+            group.create_task(self._usage.run())
 
     async def stop(self) -> None:
         """Refuse new requests, end streams, let running requests finish. A second call does nothing."""
@@ -156,6 +161,7 @@ class Gateway:
             [
                 *gateway_routes(pipeline, self._metrics, self._audit),
                 *openapi_routes(pipeline),
+                *self._usage.routes(pipeline),
                 *dashboard_routes(pipeline),
                 *gitops_routes(pipeline, self._pushes),
                 *UnaryRoutes(pipeline, self._clock).all(),

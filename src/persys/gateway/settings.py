@@ -1,6 +1,7 @@
 """Settings of persys-gateway, from flags, environment variables or a file."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from persys.errors import SettingsError
@@ -80,6 +81,12 @@ class GatewaySettings(TlsSettings):
     audit_keep: int = setting(
         100_000, "PERSYS_GATEWAY_AUDIT_KEEP", help="maximum number of audit log entries"
     )
+    usage_interval: timedelta = setting(
+        timedelta(minutes=5),
+        "PERSYS_GATEWAY_USAGE_INTERVAL",
+        help="interval between samples of the usage of nodes and workloads, kept in memory for 24 hours "
+        "and at most 1440 samples",
+    )
     log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console")
 
@@ -102,5 +109,7 @@ class GatewaySettings(TlsSettings):
             raise SettingsError("PERSYS_GATEWAY_CONNECTIONS_PER_ADDRESS_MAX: expected 1 or more")
         if self.audit_keep < 1:
             raise SettingsError("PERSYS_GATEWAY_AUDIT_KEEP: expected 1 or more")
+        if self.usage_interval < timedelta(seconds=1):
+            raise SettingsError("PERSYS_GATEWAY_USAGE_INTERVAL: expected 1s or more")
         if self.dns_server:
             split_server(self.dns_server)

@@ -1,8 +1,7 @@
 // Differences between the records and the nodes. An orphan is adopted or deleted after a look at its spec.
 
-import { stringify } from "yaml";
 import { call } from "../../api/client";
-import type { DriftView, OrphanView } from "../../api/schema";
+import type { DriftView } from "../../api/schema";
 import { Quiet } from "../../components/card";
 import type { Question } from "../../components/dialog";
 import { NodeLink, WorkloadLink } from "../../components/links";
@@ -17,17 +16,18 @@ const addressOf = ({ node_id, workload_id }: DriftView) => ({ node_id: node_id ?
 
 async function askToAdopt(drift: DriftView): Promise<Question> {
   const orphan = await call("GetOrphan", addressOf(drift));
+  const { stringify } = await import("yaml");
   return {
     title: `Adopt ${drift.workload_id}?`, verb: "Adopt",
     text: `It continues to run on ${drift.node_id} and becomes a workload of the cluster with this spec.`,
-    fields: <Orphan orphan={orphan} />,
+    fields: <Orphan text={orphan.spec ? stringify(orphan.spec) : ""} secrets={orphan.secrets ?? []} />,
   };
 }
 
 /** The spec that only the node knows, and the secrets that it would get: each must be allowed. */
-const Orphan = ({ orphan: { spec, secrets = [] } }: { orphan: OrphanView }) => (
+const Orphan = ({ text, secrets }: { text: string; secrets: string[] }) => (
   <>
-    {spec ? <pre class="log" tabIndex={0} aria-label="Spec">{stringify(spec)}</pre> : <Quiet>The node did not report its spec.</Quiet>}
+    {text ? <pre class="log" tabIndex={0} aria-label="Spec">{text}</pre> : <Quiet>The node did not report its spec.</Quiet>}
     {secrets.length > 0 && <p>The spec refers to secrets. Allow each one that the workload may read:</p>}
     {secrets.map((name) => (
       <p key={name}><label><input type="checkbox" name={SECRET_FIELD + name} value="yes" required /> {name}</label></p>

@@ -10,12 +10,14 @@ import { WorkloadLink } from "../../components/links";
 import { Status, WorkloadStatus } from "../../components/status";
 import { Table } from "../../components/table";
 import { Timeline } from "../../components/timeline";
+import { UsageHistory } from "../../components/usage_history";
 import { When } from "../../components/when";
 import { counted } from "../../format";
 import { useReading } from "../../state/reading";
 import { emptyText, useAppState } from "../../state/store";
 import { shownStatus } from "../nodes";
 import { NodeActions } from "./actions";
+import { Images, Volumes } from "./data";
 
 const WORKLOADS_SHOWN = 200, EVENTS_SHOWN = 50, READ_EVERY_MS = 10_000;
 
@@ -35,6 +37,9 @@ function View({ route: { id } }: { route: Route }) {
           <Card title="Capacity"><CapacityBars nodes={[node]} /></Card>
           <Details node={node} />
           <Workloads node={node} version={version} />
+          <UsageHistory node={id} />
+          <Volumes id={id} />
+          <Images id={id} />
           <Card title="Events" width="wide">
             {recent.value ? <Timeline events={recent.value.events} about={id} /> : <Quiet>{emptyText(false)}</Quiet>}
           </Card>
@@ -53,8 +58,8 @@ function Drain({ view }: { view: DrainView }) {
         {view.deadline_at && <>, deadline <When at={view.deadline_at} /></>}, started <When at={view.started_at} />
       </p>
       {blocked.length > 0 && (
-        <Table caption="Workloads that block the drain" heads={["Workload", "Reason"]} empty=""
-          rows={blocked.map((block) => [<WorkloadLink id={block.workload_id} />, block.reason ?? ""])} />
+        <Table caption="Workloads that block the drain" heads={["Workload", "Result", "Reason"]} empty=""
+          rows={blocked.map((block) => [<WorkloadLink id={block.workload_id} />, block.stays ? "stays on the node" : "waits", block.reason ?? ""])} />
       )}
     </Card>
   );

@@ -9,6 +9,7 @@ import { VirtualTable } from "../../components/virtual_table";
 import { When } from "../../components/when";
 import { cores, megabytes, percent } from "../../format";
 import { emptyText, useAppState } from "../../state/store";
+import { Join } from "./join";
 
 const HEADS = ["Node", "Status", "CPU free", "Memory free", "Disk free", "Workloads", "Heartbeat", "Taints"];
 
@@ -18,6 +19,7 @@ function View() {
   return (
     <>
       <h1 tabIndex={-1}>Nodes</h1>
+      <Join />
       {items.length
         ? <VirtualTable label="Nodes" heads={HEADS} items={items} itemKey={(node) => node.node_id ?? ""} cells={cells} across={1} />
         : <p class="quiet">{emptyText(nodesRead, "No node has joined yet.")}</p>}

@@ -11,6 +11,7 @@ import { Explanation } from "../../components/explanation";
 import { Log } from "../../components/log";
 import { WorkloadStatus } from "../../components/status";
 import { Timeline } from "../../components/timeline";
+import { UsageHistory } from "../../components/usage_history";
 import { useReading } from "../../state/reading";
 import { emptyText, useAppState } from "../../state/store";
 import { WorkloadActions } from "./actions";
@@ -41,6 +42,7 @@ function View({ route: { id } }: { route: Route }) {
         <Data view={view} />
         <Card title="Placement" width="two">{placement.value ? <Explanation response={placement.value} /> : <Quiet>Loading …</Quiet>}</Card>
         <Usage view={view} />
+        <UsageHistory workload={id} />
         <Card title="Events" width="wide">{events ? <Timeline events={events} about={id} /> : <Quiet>Loading …</Quiet>}</Card>
         <History view={view} />
         <SpecEditor view={view} />

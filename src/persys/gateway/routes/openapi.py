@@ -159,6 +159,10 @@ def own_paths() -> dict[str, dict[str, Any]]:
         f"{API}/clusters/{{cluster}}/traefik": {
             "get": _get("GetTraefikOfCluster", _ANYTHING, cluster)
         },
+        f"{API}/usage": {"get": _get("GetUsage", _USAGE, *_USAGE_OF)},
+        f"{API}/clusters/{{cluster}}/usage": {
+            "get": _get("GetUsageOfCluster", _USAGE, cluster, *_USAGE_OF)
+        },
         f"{API}/specs/parse": {"post": _PARSE},
         f"{API}/gitops": {
             "get": _get(
@@ -237,6 +241,16 @@ _CLUSTER = _object(
     total_schedulers=_NUMBER,
     healthy_schedulers=_NUMBER,
     schedulers=_list(_SCHEDULER),
+)
+
+
+_USAGE = _object(
+    interval_seconds={"type": "number"},
+    times=_list({"type": "number", "description": "seconds since 1970"}),
+    series=_list(_object(name=_TEXT, values=_list({"type": "number"}))),
+)
+_USAGE_OF = tuple(
+    {"name": name, "in": "query", "schema": _TEXT} for name in ("node_id", "workload_id")
 )
 
 

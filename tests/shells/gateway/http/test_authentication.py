@@ -88,6 +88,7 @@ async def test_every_route_requires_credentials(secure_api: RunningGateway, root
         f"{API}/audit",
         f"{API}/gitops",
         f"{API}/traefik",
+        f"{API}/usage",
     )
     every = [("GET", path) for path in own]
     every += [(route.method, API + example_path(route.path)) for route in ROUTES]
