@@ -54,6 +54,16 @@ return [
 ];
 """
 
+_AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
+_RUN_AXE = """
+const done = arguments[0];
+const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+axe.run(document, { runOnly: { type: "tag", values: tags } }).then(
+  ({ violations }) => done(violations.flatMap(
+    ({ id, nodes }) => nodes.map((one) => `${id}: ${one.html} ${one.failureSummary}`))),
+  (error) => done([String(error)]));
+"""
+
 
 class Browser:
     """One browser window for the pages of one gateway."""
@@ -206,6 +216,11 @@ class Browser:
     def accessibility_problems(self) -> list[str]:
         """Controls without a name, tables without headers, missing landmarks, duplicate ids."""
         return list(self.script(_ACCESSIBILITY_PROBLEMS))
+
+    def axe_problems(self) -> list[str]:
+        """Violations of WCAG 2.2 A and AA on the current page, by axe-core."""
+        self.script(_AXE.read_text())
+        return list(self.driver.execute_async_script(_RUN_AXE))
 
     def picture(self, path: Path) -> None:
         path.write_bytes(self.driver.get_screenshot_as_png())

@@ -1,4 +1,4 @@
-"""The usage of nodes and workloads in the last 24 hours, in memory: a sampler, a ring per cluster, and a route.
+"""The usage of nodes and workloads in the last 24 hours: a sampler, a ring in memory per cluster, and a route.
 
 The sampler lists nodes and workloads at an interval, with the gateway's own identity. Nothing is stored: the
 history starts with the gateway. A sample that fails is a gap. Values are single-precision floats, and the
