@@ -166,6 +166,8 @@ class Agent:
             parts["detection"] = partial(self._detect, environment.detect)
         if environment.tls is not None:
             parts["certificates"] = environment.tls.run
+        if shared.networks is not None:
+            parts["networks"] = shared.networks.run
         if settings.gc_enabled:
             parts["garbage"] = workloads.garbage.run
         parts["reconcile-passes"] = self._reconcile_periodically
@@ -213,6 +215,9 @@ class Agent:
         if self._environment.detect is not None:
             with self.supervisor.contain("part", "detection", failed=lambda _error: None):
                 await self._environment.detect()
+        if self._shared.networks is not None:
+            with self.supervisor.contain("part", "networks", failed=lambda _error: None):
+                await self._shared.networks.detect()
 
     async def _detect(self, detect: Callable[[], Awaitable[bool]]) -> None:
         """Detect runtimes that are installed while the agent runs."""

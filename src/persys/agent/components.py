@@ -20,6 +20,8 @@ from persys.agent.images.store import ImageStore
 from persys.agent.journal.recorder import Recorder
 from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics, export_workloads
+from persys.agent.networks.controller import NetworkController
+from persys.agent.networks.resolver import NetworkResolver
 from persys.agent.node.capabilities import NodeCapabilities, StoragePools, capabilities_of
 from persys.agent.node.usage import UtilizationSampler, WorkloadUsageSampler
 from persys.agent.ports import Host, Volumes
@@ -97,6 +99,7 @@ class Shared:
     queue: WorkQueue
     contact: SchedulerContact
     recorder: Recorder
+    networks: NetworkController | None  # None: not possible on this node
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,40 @@ def build_shared(environment: Environment) -> Shared:
             report=environment.pending_reports.add,
             random=environment.random,
         ),
+        build_networks(environment, supervisor, queue, metrics),
+    )
+
+
+def build_networks(
+    environment: Environment, supervisor: Supervisor, queue: WorkQueue, metrics: Metrics
+) -> NetworkController | None:
+    parts, journal = environment.runtimes.networks, environment.journal
+    if parts is None:
+        return None
+
+    def changed() -> None:
+        """Members wait for their networks, and placement uses the routes of the node."""
+        for workload_id, entry in journal.entries.items():
+            if entry.order.networks:
+                queue.wake(workload_id)
+        environment.pending_reports.add_node()
+
+    return NetworkController(
+        parts.mark,
+        journal,
+        parts.members,
+        parts.host,
+        parts.docker,
+        NetworkResolver(
+            journal,
+            parts.members,
+            environment.clock,
+            environment.paths,
+            supervisor=supervisor,
+            count=metrics.dns_queries,
+        ),
+        supervisor=supervisor,
+        changed=changed,
     )
 
 
@@ -172,7 +209,12 @@ def build_node(settings: AgentSettings, environment: Environment, shared: Shared
 
     def collect() -> Capabilities:
         found = capabilities_of(
-            settings, runtimes, environment.host, environment.volumes, pools.current()
+            settings,
+            runtimes,
+            environment.host,
+            environment.volumes,
+            pools.current(),
+            networks=shared.networks,
         )
         return environment.registered(found)
 
@@ -221,6 +263,7 @@ def build_workloads(
         supervisor=shared.supervisor,
         recovery=environment.recovery,
         reconciles=settings.reconcile_enabled,
+        networks=shared.networks,
     )
     admission = Admission(
         build_limits(settings, node),
@@ -280,6 +323,7 @@ def build_orders(
             always_established if settings.standalone else contact.is_established_for
         ),
         owned=shared.owned,
+        networks=shared.networks,
     )
 
 
@@ -341,6 +385,7 @@ def build_api(
         owned=shared.owned,
         calls=shared.metrics.calls,
         refusals=Refusals(clock),
+        networks=shared.networks,
     )
 
 
@@ -373,6 +418,7 @@ def build_session(
             unavailable=node.unavailable,
             runtime_problem=node.watches.problem,
             policy=policy_of(settings),
+            networks=shared.networks,
         ),
         find_service=lambda name: _find_service(name, settings.dns_server),
     )

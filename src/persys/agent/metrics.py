@@ -58,6 +58,10 @@ class Metrics:
         self.health = HealthMetrics(new)
         self.admission = AdmissionMetrics(new)
         self.garbage = GarbageMetrics(new)
+        self._dns = new.counter("dns_queries", "DNS queries of members, by result", "result")
+
+    def dns_queries(self, result: str) -> None:
+        self._dns.labels(result).inc()
 
     def denied(self, role: str, method: str) -> None:
         self._denials.labels(role, method).inc()

@@ -19,6 +19,7 @@ from persys.agent.api.orders import OrderApi
 from persys.agent.garbage_collection import GarbageCollector
 from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
+from persys.agent.networks.controller import NetworkController
 from persys.agent.node.usage import UtilizationSampler, WorkloadUsageSampler
 from persys.agent.ports import Runtime
 from persys.agent.settings import AgentSettings
@@ -45,6 +46,7 @@ from persys.model.ids import NodeId, workload_id
 from persys.model.spec import WorkloadType
 from persys.model.workload import Desired
 from persys.wire.agent import messages as wire
+from persys.wire.agent.networks import configuration as network_configuration
 from persys.wire.errors import grpc_code
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.limits import check as limits_check
@@ -130,8 +132,9 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         owned: OwnedWork,
         calls: CallMetrics,
         refusals: Refusals,
+        networks: NetworkController | None = None,
     ) -> None:
-        """`images` returns None while this node has no libvirt."""
+        """`images` returns None while this node has no libvirt. `networks` is None without Docker."""
         self.supervisor = supervisor
         self.owned = owned
         self._node_id = node_id
@@ -148,6 +151,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._images = images
         self._calls = calls
         self._refusals = refusals
+        self._networks = networks
         self._order_api = OrderApi(
             node_id,
             journal=journal,
@@ -349,6 +353,19 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         if images is None:
             raise NotFoundError("image", request.name)
         return await images.remove(request.name)
+
+    @_translated
+    async def ConfigureNetworks(
+        self, request: agent_pb2.ConfigureNetworksRequest, _context: Context
+    ) -> agent_pb2.ConfigureNetworksResponse:
+        """The response is sent when the journal has the configuration; it is applied after that."""
+        if self._networks is None:
+            raise RefusedError("this node cannot have networks: it has no Docker")
+        if self._networks.host_problem:
+            raise RefusedError(f"this node cannot have networks: {self._networks.host_problem}")
+        configuration = network_configuration(request)
+        await self._networks.configure(configuration)
+        return agent_pb2.ConfigureNetworksResponse(version=configuration.version)
 
     async def _runtime_status(self, kind: WorkloadType) -> str:
         if kind not in self._runtimes:

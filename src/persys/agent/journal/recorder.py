@@ -157,6 +157,7 @@ class Recorder:
         await self._journal.commit(
             JournalChange(
                 deleted=entry.order.workload_id,
+                addresses_removed=self._journal.members.get(entry.order.workload_id, ()),
                 actions=[self._ended(action, entry, "")] if action is not None else [],
                 deletion_markers=[
                     DeletionMarker(

@@ -8,8 +8,10 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from persys.core.agent.progress import Progress
+from persys.core.networks.addresses import MemberAddress
 from persys.model.action import Action
 from persys.model.ids import ActionId, WorkloadId
+from persys.model.network import NetworkConfiguration, NodeNetwork
 from persys.model.node import Volume
 from persys.model.status import Actual, Failure
 from persys.model.workload import Order
@@ -68,6 +70,13 @@ class DeletionMarker(Struct, frozen=True):
     cluster_uid: str = ""  # the cluster of the epoch; "": unknown
 
 
+class StoredNetworks(Struct, frozen=True):
+    """The networks of the node, as configured by the scheduler."""
+
+    configuration: NetworkConfiguration = NetworkConfiguration("")
+    leaving: tuple[NodeNetwork, ...] = ()  # no longer configured, but they still have members here
+
+
 @dataclass(frozen=True, slots=True)
 class JournalChange:
     """Records that are written atomically."""
@@ -88,6 +97,9 @@ class JournalChange:
         None  # send time of the last heartbeat that the leader acknowledged
     )
     resuming: WorkloadId | None = None  # "": no order is being resumed alone
+    networks: StoredNetworks | None = None
+    addresses: Sequence[MemberAddress] = ()
+    addresses_removed: Sequence[MemberAddress] = ()
     survived: WorkloadId | None = None  # its work ended without a crash of the agent
 
 
@@ -141,6 +153,18 @@ def statements_of(change: JournalChange, seal: Callable[[Entry], Entry]) -> list
         ((each.workload_id, each.name, encode(each)) for each in change.volumes),
     )
     add("DELETE FROM volumes WHERE id = ? AND name = ?", change.volumes_removed)
+    if change.networks is not None:
+        add("DELETE FROM networks", [()])
+        add("INSERT INTO networks VALUES ('', ?)", [(encode(change.networks),)])
+    add(
+        "DELETE FROM addresses WHERE network = ? AND address = ?",
+        ((each.network_id, each.address) for each in change.addresses_removed),
+    )
+    add(
+        "INSERT INTO addresses VALUES (?, ?, ?) "
+        "ON CONFLICT (network, address) DO UPDATE SET record = excluded.record",
+        ((each.network_id, each.address, encode(each)) for each in change.addresses),
+    )
     add("DELETE FROM actions WHERE id = ?", ((each,) for each in change.actions_removed))
     add(
         f"INSERT INTO actions (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608

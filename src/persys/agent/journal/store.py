@@ -26,9 +26,11 @@ from persys.agent.journal.records import (
     Image,
     JournalChange,
     Statement,
+    StoredNetworks,
     statements_of,
 )
 from persys.agent.journal.secrets import Sealer, has_plain_values, journal_key_file, no_key_file
+from persys.core.networks.addresses import MemberAddress
 from persys.errors import RefusedError, SettingsError, StoreUnavailableError
 from persys.infra.aio.group_commit import GroupCommit, Pending
 from persys.infra.aio.supervisor import Supervisor
@@ -62,6 +64,10 @@ CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, record BLOB NOT NULL) W
 CREATE TABLE IF NOT EXISTS images (name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS volumes
     (id TEXT NOT NULL, name TEXT NOT NULL, record BLOB NOT NULL, PRIMARY KEY (id, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS networks (id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS addresses
+    (network TEXT NOT NULL, address TEXT NOT NULL, record BLOB NOT NULL,
+     PRIMARY KEY (network, address)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS actions
     (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS burials
@@ -154,6 +160,9 @@ class Journal:
         self._deleted_epochs: dict[str, int] = {}
         self.images: dict[str, Image] = {}  # by name
         self.volumes: dict[tuple[WorkloadId, str], Volume] = {}
+        self.networks = StoredNetworks()
+        self.addresses: dict[tuple[str, str], MemberAddress] = {}  # by network and address
+        self.members: dict[WorkloadId, list[MemberAddress]] = {}  # the same by workload
         # Workloads with a damaged row: their artefacts are not garbage. A new order replaces the row.
         self.unreadable: set[WorkloadId] = set()
         self.cluster_uid = ""  # of the cluster that this node last joined
@@ -321,12 +330,24 @@ class Journal:
             self.volumes[volume.workload_id, volume.name] = volume
         for key in change.volumes_removed:
             self.volumes.pop(key, None)
+        self.networks = change.networks or self.networks
+        for freed in change.addresses_removed:
+            self.addresses.pop((freed.network_id, freed.address), None)
+        for member in change.addresses:
+            self.addresses[member.network_id, member.address] = member
+        if change.addresses or change.addresses_removed:
+            self._index_members()
         for action_id in change.actions_removed:
             self.actions.pop(action_id, None)
         _keep_newest(self.actions, ACTIONS_MAX)
         _raise_epochs(
             self._deleted_epochs, _keep_newest(self.deletion_markers, DELETION_MARKERS_MAX)
         )
+
+    def _index_members(self) -> None:
+        self.members = {}
+        for member in self.addresses.values():
+            self.members.setdefault(member.workload_id, []).append(member)
 
     def _write(self, statements: Sequence[Statement]) -> None:
         with self._transaction() as cursor:
@@ -396,6 +417,13 @@ class Journal:
         for _, volume in self._intact(volumes, Volume):
             if volume is not None:
                 self.volumes[volume.workload_id, volume.name] = volume
+        for _, networks in self._intact("SELECT id, record FROM networks", StoredNetworks):
+            self.networks = networks or self.networks
+        members = "SELECT network || '/' || address, record FROM addresses ORDER BY address"
+        for _, member in self._intact(members, MemberAddress):
+            if member is not None:
+                self.addresses[member.network_id, member.address] = member
+        self._index_members()
         crashes = dict(self.connection.execute("SELECT id, count FROM crashes"))
         for clean, resuming in self.connection.execute("SELECT clean, resuming FROM run"):
             self.last_run = LastRun(bool(clean), resuming or None, crashes)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from persys.agent.networks.controller import NetworkController
 from persys.agent.ports import Host, PoolSource, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes, has_git
 from persys.agent.settings import AgentSettings
@@ -37,7 +38,10 @@ def capabilities_of(
     host: Host,
     volumes: Volumes,
     pools: tuple[StoragePool, ...],
+    *,
+    networks: NetworkController | None = None,
 ) -> Capabilities:
+    """`networks`: None if this node cannot have networks."""
     return Capabilities(
         cpu_millicores=host.cpu_millicores(),
         memory_mb=host.memory().total_mb,
@@ -47,7 +51,9 @@ def capabilities_of(
         reserved=Resources(
             settings.system_reserve_cpu_millicores, settings.system_reserve_memory_mb
         ),
-        features=_features(settings, runtimes),
+        features=_features(settings, runtimes)
+        | ({feature.NETWORKS} if networks is not None and networks.supported else frozenset()),
+        routes=networks.routes if networks is not None else (),
         tier=settings.node_tier,
         core_hour_price=settings.node_price,
     )

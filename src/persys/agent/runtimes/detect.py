@@ -18,6 +18,9 @@ from persys.agent.credentials import Credentials
 from persys.agent.garbage_collection import AllGarbageSources
 from persys.agent.images.store import ImageStore
 from persys.agent.journal.store import Journal
+from persys.agent.networks.docker_networks import DockerNetworks, NetworkParts
+from persys.agent.networks.host import NetworkHost
+from persys.agent.networks.members import Members
 from persys.agent.node.usage import Sampler
 from persys.agent.ports import Disks, GarbageSource, Guests, PoolSource, Runtime
 from persys.agent.runtimes.compose.cli import detect
@@ -76,6 +79,7 @@ class NodeRuntimes:
     pools: PoolSource | None = None  # libvirt storage pools
     images: ImageStore | None = None  # base images of VM disks
     disk_limits: DiskLimits | None = None  # of containers and stacks
+    networks: NetworkParts | None = None  # across nodes
 
     def garbage_sources(self) -> GarbageSource:
         return AllGarbageSources(self.garbage)
@@ -114,6 +118,11 @@ class Detector:
                 self._engine, owner, stops=settings.disk_limit_policy == STOP
             )
             self.found.disk_limits = self._disk_limits
+            host = NetworkHost()
+            self._members = Members(journal)
+            self.found.networks = NetworkParts(
+                owner.mark, self._members, host, DockerNetworks(self._engine, owner, host)
+            )
             self._add_docker(self._engine)
 
     async def detect(self) -> bool:
@@ -142,6 +151,7 @@ class Detector:
             stop_grace_seconds=round(settings.stop_grace.total_seconds()),
             pids_max=settings.pids_max,
             disk_limits=self._disk_limits,
+            members=self._members,
         )
         found.docker = DockerAccess(engine, self._owner)
         found.samplers["docker"] = DockerUsage(engine, self._owner, SystemClock(), self._paths)

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 
 from persys.agent.journal.records import DeletionMarker, Entry
 from persys.agent.journal.store import Journal
+from persys.agent.networks.controller import NetworkController
 from persys.agent.node.usage import UtilizationSampler, WorkloadUsageSampler
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.report import shortened
+from persys.core.networks.addresses import addresses_metadata
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
@@ -70,6 +72,7 @@ class ReportBuilder:
         unavailable: Callable[[], Iterable[WorkloadType]],
         runtime_problem: Callable[[], str],
         policy: NodePolicy,
+        networks: NetworkController | None = None,
     ) -> None:
         """`unavailable`: the workload types whose runtime does not respond now; `runtime_problem`: why."""
         self._node_id = node_id
@@ -81,6 +84,7 @@ class ReportBuilder:
         self._unavailable = unavailable
         self._runtime_problem = runtime_problem
         self._policy = policy
+        self._networks = networks
 
     def heartbeat(
         self,
@@ -112,6 +116,8 @@ class ReportBuilder:
             unavailable_types=[kind.value for kind in self._unavailable()],
             journal_problem=shortened(self._journal.problem(), PROBLEM_LENGTH_MAX),
             runtime_problem=shortened(self._runtime_problem(), PROBLEM_LENGTH_MAX),
+            networks_version=self._networks.version if self._networks is not None else "",
+            network_ids=self._networks.network_ids() if self._networks is not None else (),
         )
 
 
@@ -132,6 +138,7 @@ def observation_of(
     """`seen_at` is the time of the last status change."""
     status = entry.status
     metadata = {**status.metadata, TASK_ID: entry.action_id}
+    metadata |= addresses_metadata(journal.members.get(entry.order.workload_id, ()))
     action = journal.actions.get(entry.action_id)
     if action is not None:
         metadata[TASK_STATUS] = action.state.value

@@ -10,6 +10,9 @@ FORGOTTEN = "agent.forgotten"
 RESTARTED = "agent.restarted"
 REPAIRED = "agent.repaired"
 REPLACED = "agent.replaced"
+NETWORKS_CONFIGURED = "agent.networks_configured"
+NETWORK_PREPARED = "agent.network_prepared"  # the devices of one network
+NETWORKS_APPLIED = "agent.networks_applied"  # before devices of removed networks are deleted
 STEP = "agent.step"  # before each step; the key is the workload id
 
 AFTER_STEP = {

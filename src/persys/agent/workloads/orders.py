@@ -12,6 +12,7 @@ from persys.agent.journal.recorder import Recorder
 from persys.agent.journal.records import DeletionMarker, Entry, JournalChange, ReportedStatus
 from persys.agent.journal.shared_commit import Commit
 from persys.agent.journal.store import Journal
+from persys.agent.networks.controller import NetworkController
 from persys.agent.ports import Volumes
 from persys.agent.workloads import failpoints
 from persys.agent.workloads.admission import Admission
@@ -36,6 +37,8 @@ from persys.wire.agent.legacy_agents import RUNTIME_NOT_AVAILABLE
 from persys.wire.stored.revision import revision_of
 
 VOLUME_CHECK_SECONDS = 20.0
+NETWORKS_NOT_AVAILABLE = "NetworksNotAvailable"
+NETWORK_TYPES = frozenset({WorkloadType.CONTAINER})  # that can join networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class OrderService:
         is_draining: Callable[[], bool],
         is_established_for: Callable[[Order], Awaitable[bool]],
         owned: OwnedWork,
+        networks: NetworkController | None = None,
     ) -> None:
         """`is_established_for`: whether the leader has responded, so that stop_after can be measured.
 
@@ -90,6 +94,7 @@ class OrderService:
         self._is_draining = is_draining
         self._is_established_for = is_established_for
         self._owned = owned
+        self._networks = networks
 
     async def apply(
         self,
@@ -219,6 +224,9 @@ class OrderService:
                 f"{order.type} runtime not available on this node",
                 code=RUNTIME_NOT_AVAILABLE,
             )
+        if order.networks and (problem := self._networks_problem(order)):
+            text = f"networks are not available on this node: {problem}"
+            return Failure(FailureReason.NETWORK_ERROR, text, code=NETWORKS_NOT_AVAILABLE)
         try:
             if not self._runs_already(order):
                 self.policy.check(order.spec)
@@ -226,6 +234,13 @@ class OrderService:
         except InvalidError as err:
             return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
         return None
+
+    def _networks_problem(self, order: Order) -> str:
+        if self._networks is None:
+            return "it has no Docker"
+        if order.type not in NETWORK_TYPES:
+            return f"a {order.type} cannot join networks yet"
+        return self._networks.host_problem
 
     async def _check_volumes(self, order: Order) -> None:
         """Orders that are sent again while a file system hangs do not accumulate."""

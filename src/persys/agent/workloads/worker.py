@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from persys.agent.journal.recorder import Recorder
 from persys.agent.journal.records import Entry, JournalChange
 from persys.agent.journal.store import Journal
+from persys.agent.networks.controller import NetworkController
 from persys.agent.volumes.managed import storage_failure
 from persys.agent.workloads import failpoints
 from persys.agent.workloads.crash_recovery import Recovery, record_resuming
@@ -58,6 +59,9 @@ STEPS_MAX = 25
 NOT_SETTLED = "NotSettled"
 # These steps do not change the container, so it need not be inspected again.
 PREPARATIONS = frozenset({Step.PULL, Step.PREPARE_VOLUMES})
+# Steps after which a workload uses its networks.
+_JOINING = frozenset({Step.CREATE, Step.START, Step.RESTART, Step.REPAIR, Step.REPLACE})
+WAITING_FOR_NETWORK = "WaitingForNetwork"
 BACK_OFF_MIN_SECONDS = 0.5
 BACK_OFF_MAX_SECONDS = 30.0
 EARLY_SECONDS = 0.001  # a timer may fire this much early
@@ -84,10 +88,12 @@ class Worker:
         supervisor: Supervisor,
         recovery: Recovery,
         reconciles: bool,
+        networks: NetworkController | None = None,
     ) -> None:
         """`must_stop`: whether contact with the scheduler was lost for longer than the order allows.
 
         `reconciles`: whether deviations without a new order are repaired, or only reported.
+        `networks`: None on a node without networks, which refuses orders that need one.
         """
         self._journal = journal
         self._locks = locks
@@ -99,6 +105,7 @@ class Worker:
         self._must_stop = must_stop
         self._supervisor = supervisor
         self._reconciles = reconciles
+        self._networks = networks
         self._attempts: dict[WorkloadId, int] = {}
         # Back-off deadline of workloads whose last step failed: events of their own steps would wake them.
         self._backing_off_until: dict[WorkloadId, float] = {}
@@ -242,9 +249,21 @@ class Worker:
             _log_decision(outcome, entry, artefact)
             if not isinstance(outcome, Perform):
                 return not await self._settle(outcome, entry, artefact)
+            if outcome.step in _JOINING and self._waits_for_network(entry):
+                return False
             await self._do(outcome, entry, artefact)
             if outcome.step not in PREPARATIONS:
                 return True
+
+    def _waits_for_network(self, entry: Entry) -> bool:
+        """Whether a network of the workload is not ready. It is woken when the network is."""
+        if self._networks is None or not (why := self._networks.waiting_for(entry.order)):
+            return False
+        workload_id = entry.order.workload_id
+        if (entry.status.code, entry.status.message) != (WAITING_FOR_NETWORK, why):
+            self._recorder.report_progress(entry, WAITING_FOR_NETWORK, why)
+        self._queue.wake_after(workload_id, BACK_OFF_MAX_SECONDS)
+        return True
 
     def _counted(self, entry: Entry, artefact: Artefact | None) -> Entry:
         """Count restarts since the last inspection. Committed with the next status; a crash repeats it."""
@@ -299,6 +318,8 @@ class Worker:
                 raise
             except PersysError as err:
                 failure = Failure(FailureReason.RUNTIME_ERROR, f"{step}: {err}")
+            if self._networks is not None and entry.order.networks and step in _JOINING:
+                await self._networks.attach()
             self._supervisor.resolved(STEP, workload_id)
             return failure
         return internal_failure(f"{step}: {errors[0].text}")

@@ -8,7 +8,7 @@ be used is one warning, and is tried again.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import cast
+from typing import Protocol, cast
 
 import structlog
 
@@ -23,7 +23,14 @@ CONNECTIONS_MAX = 64
 QUERIES_PER_CONNECTION_MAX = 100
 CONNECTION_SECONDS = 5.0  # without a complete query
 RETRY_SECONDS = 5.0
+FORWARDS_MAX = 100  # at a time
 DROPPED = "dropped"
+FORWARDED = "forwarded"
+
+
+class Forward(Protocol):
+    async def __call__(self, packet: bytes, *, udp: bool) -> bytes | None:
+        """The reply of another server, within a few seconds. None: there is none."""
 
 
 class DnsServer:
@@ -36,10 +43,20 @@ class DnsServer:
         *,
         supervisor: Supervisor,
         count: Callable[[str], None],
+        resolve_for: Callable[[str], Resolve] | None = None,
+        forward: Forward | None = None,
     ) -> None:
-        """`count` is called with the result of each query. Port 0: any free port, for tests."""
+        """`count` is called with the result of each query. Port 0: any free port, for tests.
+
+        `resolve_for` resolves for the address of a client, instead of `resolve`. `forward` replies to queries
+        for names that are refused otherwise.
+        """
         self._address = (host, port)
         self._resolve = resolve
+        self._resolve_for = resolve_for
+        self._forward = forward
+        self._forwards = 0
+        self._group: asyncio.TaskGroup | None = None  # while it serves
         self._clock = clock
         self._supervisor = supervisor
         self._count = count
@@ -57,17 +74,59 @@ class DnsServer:
                 self._note_outage(str(err))
             await asyncio.sleep(RETRY_SECONDS)
 
-    def handle(self, packet: bytes, *, udp: bool) -> bytes | None:
+    def handle(self, packet: bytes, *, udp: bool, client: str = "") -> bytes | None:
         """None: the packet gets no answer."""
+        reply, result = self._respond(packet, udp=udp, client=client)
+        if result is not None:
+            self._count(result)
+        return reply
+
+    def receive(
+        self, packet: bytes, client: tuple[str, int], transport: asyncio.DatagramTransport
+    ) -> None:
+        """Answer a datagram, now or when another server has answered it."""
+        reply, result = self._respond(packet, udp=True, client=client[0])
+        if result is Result.REFUSED and self._forward is not None:
+            if self._group is not None and self._forwards < FORWARDS_MAX:
+                self._group.create_task(self._pass_on(packet, client, transport))
+                return
+            result, reply = None, None
+            self._count(DROPPED)
+        if result is not None:
+            self._count(result)
+        if reply is not None:
+            transport.sendto(reply, client)
+
+    async def _pass_on(
+        self, packet: bytes, client: tuple[str, int], transport: asyncio.DatagramTransport
+    ) -> None:
+        reply = await self._forwarded(packet, udp=True)
+        if reply is not None and not transport.is_closing():
+            transport.sendto(reply, client)
+
+    async def _forwarded(self, packet: bytes, *, udp: bool) -> bytes | None:
+        assert self._forward is not None, "only servers that forward call it"
+        reply: bytes | None = None
+        self._forwards += 1
+        try:
+            with self._supervisor.contain("dns", "forward", failed=lambda _error: None):
+                reply = await self._forward(packet, udp=udp)
+        finally:
+            self._forwards -= 1
+        self._count(FORWARDED if reply is not None else DROPPED)
+        return reply
+
+    def _respond(
+        self, packet: bytes, *, udp: bool, client: str
+    ) -> tuple[bytes | None, Result | None]:
+        """The result is None for a query above the rate."""
         if not self._take():
             self._count(DROPPED)
-            return None
-        reply: bytes | None = None
-        result = Result.INVALID
+            return None, None
+        resolve = self._resolve_for(client) if self._resolve_for is not None else self._resolve
         with self._supervisor.contain("dns", "", failed=lambda _error: None):
-            reply, result = respond(packet, self._resolve, udp=udp)
-        self._count(result)
-        return reply
+            return respond(packet, resolve, udp=udp)
+        return None, Result.INVALID
 
     async def _serve(self) -> None:
         host, port = self._address
@@ -78,10 +137,11 @@ class DnsServer:
         try:
             self.port = transport.get_extra_info("sockname")[1]
             server = await asyncio.start_server(self._converse, host, self.port)
-            async with server:
+            async with server, asyncio.TaskGroup() as self._group:
                 self._note_recovery()
                 await server.serve_forever()
         finally:
+            self._group = None
             self.port = 0
             transport.close()
 
@@ -102,7 +162,13 @@ class DnsServer:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One query with its length. False: the connection is closed."""
         length = int.from_bytes(await reader.readexactly(2))
-        reply = self.handle(await reader.readexactly(length), udp=False)
+        packet = await reader.readexactly(length)
+        client = str((writer.get_extra_info("peername") or ("",))[0])
+        reply, result = self._respond(packet, udp=False, client=client)
+        if result is Result.REFUSED and self._forward is not None:
+            reply = await self._forwarded(packet, udp=False)
+        elif result is not None:
+            self._count(result)
         if reply is None:
             return False
         writer.write(len(reply).to_bytes(2) + reply)
@@ -139,6 +205,5 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        reply = self._server.handle(data, udp=True)
-        if reply is not None and self._transport is not None:
-            self._transport.sendto(reply, addr)
+        if self._transport is not None:
+            self._server.receive(data, addr, self._transport)

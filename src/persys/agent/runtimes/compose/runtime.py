@@ -246,7 +246,9 @@ class ComposeRuntime:
         try:
             for container_id, differs in differing.items():
                 if container_id in shapes:
-                    await repair_in_place(self._engine, container_id, shapes[container_id], differs)
+                    await repair_in_place(
+                        self._engine, container_id, shapes[container_id], differs, {}
+                    )
         except EngineError as err:
             return Failure(FailureReason.RUNTIME_ERROR, err.message)
         return None

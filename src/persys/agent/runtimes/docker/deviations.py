@@ -86,12 +86,19 @@ def enforceable_limits(limits: Limits, wanted: Limits) -> Limits:
 
 
 async def repair_in_place(
-    engine: Engine, container_id: str, wanted: Shape, differs: Iterable[Deviation]
+    engine: Engine,
+    container_id: str,
+    wanted: Shape,
+    differs: Iterable[Deviation],
+    endpoints: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Repair deviations without a restart. Raises EngineError."""
+    """Repair deviations without a restart. Raises EngineError.
+
+    `endpoints`: the configuration of endpoints with a given address, by network.
+    """
     kinds = {one.kind for one in differs if one.repairable}
     if kinds & {DeviationKind.NETWORK, DeviationKind.PORT}:
-        await _attach(engine, container_id, wanted.networks)
+        await _attach(engine, container_id, wanted.networks, endpoints)
     if DeviationKind.LIMIT in kinds:
         await _update_limits(engine, container_id, wanted.limits)
     if DeviationKind.NAME in kinds:
@@ -109,11 +116,26 @@ async def _update_limits(engine: Engine, container_id: str, limits: Limits) -> N
     await engine.call("POST", path, body=body, deadline=_DEADLINE_SECONDS)
 
 
-async def _attach(engine: Engine, container_id: str, networks: Iterable[str]) -> None:
+async def connect(
+    engine: Engine, container_id: str, network: str, endpoint: Mapping[str, Any] | None
+) -> None:
+    """Connect a container to a network. Raises EngineError."""
+    body: dict[str, Any] = {"Container": container_id}
+    if endpoint is not None:
+        body["EndpointConfig"] = endpoint
+    path = f"networks/{network}/connect"
+    await engine.call("POST", path, body=body, deadline=_DEADLINE_SECONDS)
+
+
+async def _attach(
+    engine: Engine,
+    container_id: str,
+    networks: Iterable[str],
+    endpoints: Mapping[str, Mapping[str, Any]],
+) -> None:
     """Connect the container to the networks, which also publishes its ports again."""
     for network in networks:
         with suppress(EngineError):  # a stale endpoint would block the new one
             body = {"Container": container_id, "Force": True}
             await engine.call("POST", f"networks/{network}/disconnect", body=body)
-        path, body = f"networks/{network}/connect", {"Container": container_id}
-        await engine.call("POST", path, body=body, deadline=_DEADLINE_SECONDS)
+        await connect(engine, container_id, network, endpoints.get(network))

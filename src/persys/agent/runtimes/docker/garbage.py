@@ -19,7 +19,7 @@ from persys.agent.runtimes.docker.engine import (
     as_unavailable,
     parsing_response,
 )
-from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels
+from persys.agent.runtimes.docker.mapping import NETWORK_LABEL, WORKLOAD_LABEL, OwnerLabels
 from persys.core.agent.garbage import ImageUse, Item, Kind
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
@@ -49,7 +49,12 @@ class DockerGarbage:
             found = [
                 _item(Kind.CONTAINER, one, one["Names"][0].removeprefix("/")) for one in containers
             ]
-            found += [_item(Kind.NETWORK, one, one["Name"]) for one in networks]
+            # Networks across nodes have no workload; `agent/networks` removes them.
+            found += [
+                _item(Kind.NETWORK, one, one["Name"])
+                for one in networks
+                if NETWORK_LABEL not in (one.get("Labels") or {})
+            ]
         needed = {item.workload_id for item in found if item.kind is Kind.CONTAINER}
         return found + [
             Item(Kind.FILES, f"files:{owner}", str(path), owner, running=owner in needed)

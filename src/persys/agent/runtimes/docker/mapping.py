@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from persys.agent.networks.members import Endpoint
 from persys.agent.runtimes.docker.deviations import (
     LIMITS,
     RESTART_POLICY,
@@ -30,6 +31,7 @@ from persys.model.workload import Order
 LABEL_PREFIX = "persys."
 WORKLOAD_LABEL = "persys.workload_id"
 REVISION_LABEL = "persys.revision_id"
+NETWORK_LABEL = "persys.network_id"  # of a network across nodes
 SERVICE_LABEL = "com.docker.compose.service"  # written by Compose
 
 # Docker writes nanoseconds; datetime parses microseconds.
@@ -47,8 +49,16 @@ class OwnerLabels(Struct, frozen=True):
     node_id: NodeId
 
     def name(self, workload_id: WorkloadId) -> str:
-        mark = sha256(f"{self.cluster_id}/{self.node_id}".encode()).hexdigest()[:6]
-        return f"persys-{workload_id}-{mark}"
+        return f"persys-{workload_id}-{self.mark}"
+
+    @property
+    def mark(self) -> str:
+        """Distinguishes this agent from others on the same host."""
+        return sha256(f"{self.cluster_id}/{self.node_id}".encode()).hexdigest()[:6]
+
+    def network_name(self, network_id: str) -> str:
+        """The name of a network across nodes in Docker."""
+        return f"persys-network-{network_id}-{self.mark}"
 
     @property
     def labels(self) -> dict[str, str]:
@@ -73,8 +83,13 @@ def create_body(
     *,
     files: Mapping[str, Path],
     pids_max: int,
+    endpoints: Sequence[Endpoint] = (),
 ) -> dict[str, Any]:
-    """`volumes`: host paths by volume name. `files`: host paths by path in the container."""
+    """`volumes`: host paths by volume name. `files`: host paths by path in the container.
+
+    `endpoints`: the networks that it joins. Docker accepts one in a create body; the others follow before the
+    start.
+    """
     spec = container_spec(order)
     labels = {
         **spec.labels,
@@ -91,12 +106,27 @@ def create_body(
         "HostConfig": _host_config(spec, pids_max)
         | {"Mounts": _mounts(spec, volumes, files), "RestartPolicy": _restart(order)},
     }
+    if endpoints:
+        first = owner.network_name(endpoints[0].network.network_id)
+        body["HostConfig"] |= {"NetworkMode": first, "Dns": [endpoints[0].bridge_address]}
+        body["NetworkingConfig"] = {
+            "EndpointsConfig": {first: endpoint_config(endpoints[0], order.workload_id)}
+        }
     command = [*spec.command, *spec.args]
     if command:
         body["Cmd"] = command
     if (check := _health_check(spec.health)) is not None:
         body["Healthcheck"] = check
     return body
+
+
+def endpoint_config(endpoint: Endpoint, *aliases: str) -> dict[str, Any]:
+    """How Docker attaches a container to a network."""
+    return {
+        "IPAMConfig": {"IPv4Address": endpoint.address},
+        "MacAddress": endpoint.mac,
+        "Aliases": list(aliases),
+    }
 
 
 def container_spec(order: Order) -> ContainerSpec:
@@ -129,9 +159,10 @@ def artefact(found: Mapping[str, Any]) -> Artefact:
 
 def wanted_shape(found: Mapping[str, Any], order: Order, owner: OwnerLabels) -> Shape:
     """The shape that a container of this order was created with."""
+    joined = tuple(owner.network_name(network_id) for network_id in order.networks)
     return Shape(
         name=owner.name(order.workload_id),
-        networks=first_network(found),
+        networks=joined or first_network(found),
         ports=ports_to_publish(found),
         limits=_limits(order),
     )

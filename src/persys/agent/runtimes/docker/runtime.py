@@ -11,11 +11,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from persys.agent.networks.members import Endpoint, Members
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes.bind_guard import BindGuard
 from persys.agent.runtimes.docker import exec_logs
 from persys.agent.runtimes.docker.config_files import ContainerFiles
-from persys.agent.runtimes.docker.deviations import repair_in_place
+from persys.agent.runtimes.docker.deviations import connect, repair_in_place
 from persys.agent.runtimes.docker.disk_limits import DiskLimits
 from persys.agent.runtimes.docker.engine import (
     Engine,
@@ -31,6 +32,7 @@ from persys.agent.runtimes.docker.mapping import (
     container_spec,
     create_body,
     deviations_of,
+    endpoint_config,
     wanted_shape,
 )
 from persys.agent.runtimes.docker.pull import Puller, image_not_found
@@ -67,7 +69,9 @@ class DockerRuntime:
         stop_grace_seconds: int,
         pids_max: int,
         disk_limits: DiskLimits,
+        members: Members | None = None,
     ) -> None:
+        """`members` assigns addresses on networks across nodes; None: this node has no networks."""
         self._engine = engine
         self._puller = puller
         self._owner = owner
@@ -78,6 +82,7 @@ class DockerRuntime:
         self._stop_grace_seconds = stop_grace_seconds
         self._pids_max = pids_max
         self._disk_limits = disk_limits
+        self._members = members
         self._seen = SeenContainers()
         # Containers that were created and not inspected since: their state is known.
         self._created: dict[WorkloadId, Artefact] = {}
@@ -122,8 +127,16 @@ class DockerRuntime:
             failure := await self._with_files(order, partial(self._files.write, order))
         ):
             return failure
-        files = self._files.paths(order)
-        body = create_body(order, self._owner, volumes, files=files, pids_max=self._pids_max)
+        if self._members is not None and (failure := await self._members.reserve(order)):
+            return failure
+        body = create_body(
+            order,
+            self._owner,
+            volumes,
+            files=self._files.paths(order),
+            pids_max=self._pids_max,
+            endpoints=self._endpoints(order),
+        )
         self._seen.add(order.workload_id)
         try:
             container_id = await self._create(name, body, container_spec(order).disk_gb)
@@ -173,6 +186,8 @@ class DockerRuntime:
             return failure
         if artefact.condition is Condition.PAUSED:
             return await self._start(order, artefact, "unpause")
+        if order.networks and (failure := await self._join(order, artefact)):
+            return failure
 
         async def start() -> Failure | None:
             return await self._start(order, artefact, "start")
@@ -181,6 +196,33 @@ class DockerRuntime:
             return [artefact.id]
 
         return await self._binds.start(self._host_binds(order), start, containers)
+
+    def _endpoints(self, order: Order) -> list[Endpoint]:
+        return self._members.endpoints(order) if self._members is not None else []
+
+    def _endpoint_configs(self, order: Order) -> dict[str, dict[str, Any]]:
+        return {
+            self._owner.network_name(one.network.network_id): endpoint_config(
+                one, order.workload_id
+            )
+            for one in self._endpoints(order)
+        }
+
+    async def _join(self, order: Order, artefact: Artefact) -> Failure | None:
+        """Connect a container that is not started yet to those of its networks that it has not joined."""
+        found = await self._fetch(artefact.id, order.workload_id)
+        if found is None:
+            raise ConflictError(f"container {artefact.name} is gone")
+        with parsing_response("a container"):
+            joined = set(found["NetworkSettings"].get("Networks") or {})
+        for name, config in self._endpoint_configs(order).items():
+            if name in joined:
+                continue
+            try:
+                await connect(self._engine, artefact.id, name, config)
+            except EngineError as err:
+                return _failure(err, FailureReason.NETWORK_ERROR)
+        return None
 
     async def _with_files(self, order: Order, call: Callable[[], None]) -> Failure | None:
         try:
@@ -244,7 +286,13 @@ class DockerRuntime:
         with parsing_response("a container"):
             wanted = wanted_shape(found, order, self._owner)
         try:
-            await repair_in_place(self._engine, artefact.id, wanted, artefact.deviations)
+            await repair_in_place(
+                self._engine,
+                artefact.id,
+                wanted,
+                artefact.deviations,
+                self._endpoint_configs(order),
+            )
         except EngineError as err:
             taken = await self._port_conflict(order)
             return taken or Failure(FailureReason.RUNTIME_ERROR, err.message)
