@@ -9,9 +9,9 @@ from e2e.network_nodes import DOMAIN, NetworkNode, Switch, configure
 from e2e.waiting import eventually
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 
-SERVE = ("httpd", "-f", "-p", "80", "-h", "/www")
 SLEEP = ("sleep", "86400")
 BYTES = 64 * 1024
+SERVE = f"mkdir -p /www; head -c {BYTES} /dev/zero > /www/large; exec httpd -f -p 80 -h /www"
 
 
 @pytest.fixture(scope="module")
@@ -31,23 +31,17 @@ def nodes(
         switch.close()
 
 
-def reaches(node: NetworkNode, workload_id: str, target: str, port: int = 80) -> bool:
-    found = node.exec(workload_id, "sh", "-c", f"echo | nc -w 3 {target} {port}")
-    return found.returncode == 0
-
-
 def test_members_reach_each_other_and_a_removed_network_leaves_nothing(
     nodes: tuple[NetworkNode, NetworkNode],
 ) -> None:
     """One test, because its steps build on each other and nodes take long to start."""
     first, second = nodes
-    large = f"while true; do head -c {BYTES} /dev/zero | nc -l -p 80; done"
     first.apply("client", *SLEEP)
     eventually(
         lambda: first.status("client").message == "waiting for network backend",
         lambda: f"{first.status('client')} {first.log}",
     )
-    second.apply("web", "sh", "-c", large)
+    second.apply("web", "sh", "-c", SERVE)
 
     configure(nodes, "v1")
     client, web = first.address_of("client"), second.address_of("web")
@@ -68,7 +62,8 @@ def test_members_reach_each_other_and_a_removed_network_leaves_nothing(
 
 
 def _received(node: NetworkNode, name: str) -> int:
-    return len(node.exec("client", "sh", "-c", f"nc -w 5 {name} 80 </dev/null").stdout)
+    command = f"timeout 5 wget -q -O - http://{name}/large"
+    return len(node.exec("client", "sh", "-c", command).stdout)
 
 
 def _check_spoofing(node: NetworkNode, web: str) -> None:
@@ -77,9 +72,9 @@ def _check_spoofing(node: NetworkNode, web: str) -> None:
     enter = ("nsenter", f"--net=/proc/{pid}/ns/net")
     node.run(*enter, "ip", "addr", "add", "10.128.0.9/22", "dev", "eth0")
     try:
-        node.run(*enter, "ping", "-c", "1", "-W", "2", web)
+        node.run(*enter, "busybox", "ping", "-c", "1", "-W", "2", web)
         with pytest.raises(AssertionError):
-            node.run(*enter, "ping", "-c", "2", "-W", "1", "-I", "10.128.0.9", web)
+            node.run(*enter, "busybox", "ping", "-c", "2", "-W", "1", "-I", "10.128.0.9", web)
     finally:
         node.run(*enter, "ip", "addr", "delete", "10.128.0.9/22", "dev", "eth0")
 
