@@ -14,6 +14,14 @@ from msgspec.structs import replace
 from persys.core.bounded_yaml import dump
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
+from persys.model.network import (
+    NetworkConfiguration,
+    NetworkId,
+    NetworkName,
+    NetworkRule,
+    NodeNetwork,
+    Peer,
+)
 from persys.model.node import Capabilities, NodeUsage, StoragePool, WorkloadUsage
 from persys.model.placement import (
     Assignment,
@@ -46,11 +54,12 @@ from persys.model.spec import (
 from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired, Workload
 from persys.wire.agent import messages as agent_messages
+from persys.wire.agent import networks as agent_networks
 from persys.wire.agent import spec as agent_spec
 from persys.wire.compose import source as compose_source
 from persys.wire.control import messages as control_messages
 from persys.wire.control.jobs import job_message, job_of
-from persys.wire.control.sets import template_of
+from persys.wire.control.sets import template_message, template_of
 from persys.wire.control.spec_decode import parse_spec, workload_rules, workload_spec
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2
@@ -570,18 +579,99 @@ def same(one: SpecWithTemplate, other: SpecWithTemplate) -> bool:
     return parsed[0] == parsed[1] and rules[0] == rules[1] and plain[0] == plain[1]
 
 
-@given(names, specs, resources, st.sampled_from([Desired.RUNNING, Desired.STOPPED]), amounts)
+joined = st.lists(names, max_size=8, unique=True).map(tuple)
+
+
+@given(
+    names, specs, resources, st.sampled_from([Desired.RUNNING, Desired.STOPPED]), amounts, joined
+)
 def test_a_workload_round_trips_through_an_agent_message_with_derived_fields(
-    name: str, spec: Spec, needs: Resources, desired: Desired, epoch: int
+    name: str,
+    spec: Spec,
+    needs: Resources,
+    desired: Desired,
+    epoch: int,
+    networks: tuple[str, ...],
 ) -> None:
     workload = Workload(
-        WorkloadId(name), spec, Revision("r1"), NOW, NOW, desired=desired, resources=needs
+        WorkloadId(name),
+        spec,
+        Revision("r1"),
+        NOW,
+        NOW,
+        desired=desired,
+        resources=needs,
+        networks=networks,
     )
 
     order = agent_messages.apply(agent_messages.apply_message(workload, epoch))
 
     assert order.spec == agent_spec.with_derived_fields(workload)
     assert (order.workload_id, order.epoch, order.desired) == (name, epoch, desired)
+    assert order.networks == networks
+
+
+@given(containers(), joined)
+def test_networks_round_trip_through_a_control_message(
+    spec: ContainerSpec, networks: tuple[str, ...]
+) -> None:
+    parsed = parse_spec(spec_message(spec, Resources(), {}, networks=networks))
+
+    assert parsed.networks == networks
+    assert template_message(template_of(parsed)).networks == list(networks)
+
+
+subnets = st.builds(
+    lambda third, fourth: f"10.128.{third}.{fourth}/26",
+    st.integers(0, 255),
+    st.sampled_from([0, 64, 128, 192]),
+)
+ip_lists = st.lists(st.ip_addresses(v=4).map(str), max_size=3).map(tuple)
+configurations = st.builds(
+    NetworkConfiguration,
+    st.text("0123456789abcdef", min_size=1, max_size=16),
+    st.lists(
+        st.builds(
+            NodeNetwork,
+            names.map(NetworkId),
+            st.integers(1, 2**24 - 1),
+            subnets,
+            st.lists(subnets, max_size=3).map(tuple),
+            st.sampled_from(["", "fd00::/64"]),
+            st.booleans(),
+            st.lists(
+                st.builds(
+                    Peer,
+                    names.map(NodeId),
+                    st.sampled_from(["10.0.0.1", "node-1"]),
+                    st.lists(subnets, max_size=2).map(tuple),
+                    words,
+                ),
+                max_size=2,
+            ).map(tuple),
+            st.lists(st.builds(NetworkName, names, ip_lists), max_size=2).map(tuple),
+            st.lists(
+                st.builds(
+                    NetworkRule,
+                    ip_lists,
+                    ip_lists,
+                    st.lists(st.integers(1, 65_535), max_size=2).map(tuple),
+                    st.sampled_from(["", "tcp", "udp"]),
+                ),
+                max_size=2,
+            ).map(tuple),
+        ),
+        max_size=2,
+    ).map(tuple),
+    names,
+)
+
+
+@given(configurations)
+def test_a_network_configuration_round_trips_through_its_message(
+    found: NetworkConfiguration,
+) -> None:
+    assert agent_networks.configuration(agent_networks.configuration_message(found)) == found
 
 
 @given(names, specs, resources)
@@ -681,6 +771,8 @@ def test_node_usage_round_trips(used: NodeUsage) -> None:
         st.floats(0, 1_000_000),
         st.builds(Resources, amounts, amounts, amounts),
         words,
+        words,
+        st.lists(subnets, max_size=2).map(tuple),
     )
 )
 def test_capabilities_round_trip(has: Capabilities) -> None:

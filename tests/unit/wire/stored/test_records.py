@@ -160,3 +160,11 @@ def test_a_revision_changes_with_every_field() -> None:
     }
 
     assert len(revisions) == 11
+
+
+def test_networks_change_the_revision_and_their_absence_does_not() -> None:
+    spec = ContainerSpec("nginx")
+    plain = revision_of(spec, Resources(), {})
+
+    assert revision_of(spec, Resources(), {}, networks=()) == plain
+    assert revision_of(spec, Resources(), {}, networks=("backend",)) != plain
