@@ -1319,6 +1319,7 @@ export interface WorkloadSpec {
   metadata?: Record<string, string>;
   placement?: PlacementRules;
   stop_after_seconds?: string;
+  networks?: string[];
 }
 
 export interface WorkloadUsageSnapshot {

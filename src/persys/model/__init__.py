@@ -16,6 +16,7 @@
     sets.py        sets: their templates, policies and rollouts
     job.py         jobs and their runs
     service.py     services: names with members behind them
+    network.py     networks: subnets, slices, and the configuration of nodes
     secret.py      stored secrets, and references to them
 
 Every other package imports it. It imports only errors.

@@ -16,4 +16,6 @@ MACHINE_HEALTH = "machine-health-checks"  # checks of VMs by http, tcp and their
 MACHINES = "machine-policies"  # images by name or URL, logins, restarts, gateways of VMs
 ORDER_BATCHES = "order-batches"  # accepts several orders in one message
 FILES = "files"  # small files in containers, plain or from secrets
+NETWORKS = "networks"  # creates VXLAN networks, so that workloads can join them
+NETWORKS_ENCRYPTED = "networks-encrypted"  # connects them with WireGuard on request
 IMAGE = "image:"  # prefix for the name of a VM image that the node has

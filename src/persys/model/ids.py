@@ -24,6 +24,17 @@ _WORKLOAD_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NODE_ID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,252}")
 
 
+def label_id(text: str, kind: str, *, field: str) -> str:
+    """A DNS label, for other names that are used like workload ids."""
+    if not _WORKLOAD_ID.fullmatch(text):
+        raise InvalidError(
+            field,
+            f"invalid {kind} {_shown(text)}: expected 1 to 63 of a-z, 0-9 and '-', beginning and "
+            "ending with a letter or digit",
+        )
+    return text
+
+
 def workload_id(text: str, *, field: str = "workload_id") -> WorkloadId:
     if not text:
         raise InvalidError(field, f"is missing: expected {WORKLOAD_ID_RULE}")

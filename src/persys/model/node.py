@@ -87,6 +87,8 @@ class Capabilities(Struct, frozen=True):
     core_hour_price: float = 0.0  # per core and hour, in any currency
     largest: Resources = Resources()  # the most on one machine behind the node; 0: no such limit
     remote: str = ""  # "<cluster id> <address>" of the remote cluster; empty: a machine
+    wireguard_key: str = ""  # public; "": encrypted networks are not possible
+    routes: tuple[str, ...] = ()  # the IPv4 routes of the host
 
     @property
     def total(self) -> Resources:

@@ -32,6 +32,7 @@ class Template(Struct, frozen=True):
     metadata: dict[str, str] = {}
     rules: Rules = Rules()
     stop_after_seconds: int = 0  # 0: never
+    networks: tuple[str, ...] = ()  # that each member joins
 
 
 class SetRevision(Struct, frozen=True):

@@ -44,6 +44,7 @@ class Workload(Struct, frozen=True, gc=False):  # no reference cycles, and there
     stopped_because: str = ""  # why the scheduler set the desired state to stopped; "": a user did
     membership: Membership | None = None  # None: it is not a member
     run_deadline_seconds: int = 0  # of a member of a job: since its first start; 0: no limit
+    networks: tuple[str, ...] = ()  # that it joins
 
     @property
     def runs_once(self) -> bool:
@@ -70,6 +71,7 @@ class Order(Struct, frozen=True):
     proof: bytes = b""  # of the assignment; the agent stores and reports it
     run_once: bool = False  # a member of a job: it is started at most once
     run_deadline_seconds: int = 0  # since its first start; 0: no limit
+    networks: tuple[str, ...] = ()  # that it joins
 
 
 class SuggestedAction(StrEnum):

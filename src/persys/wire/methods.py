@@ -542,6 +542,7 @@ _AGENT_ROWS: tuple[Method, ...] = (
     Method("ListVolumes", Permission.ORDER),
     Method("DeleteVolume", Permission.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
     Method("ApplyWorkloads", Permission.ORDER, mutating=True),
+    Method("ConfigureNetworks", Permission.ORDER, mutating=True),
 )
 
 METHODS: dict[str, Method] = {row.name: row for row in _ROWS}

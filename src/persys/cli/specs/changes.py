@@ -67,6 +67,7 @@ def _as_stored(spec: JobSpec) -> JobSpec:
             found.metadata,
             rules=found.rules,
             stop_after_seconds=found.stop_after_seconds,
+            networks=found.networks,
         )
     )
     return stored

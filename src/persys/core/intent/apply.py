@@ -30,6 +30,7 @@ class ApplyRequest:
     revision_is_given: bool
     rules: Rules = NO_RULES
     stop_after_seconds: int = 0
+    networks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,18 @@ def apply(old: Workload | None, request: ApplyRequest, *, now: datetime) -> Acce
             "delete the workload first",
         )
     desired = request.desired or old.desired
-    same_content = (old.spec, old.resources, old.metadata, old.stop_after_seconds) == (
+    same_content = (
+        old.spec,
+        old.resources,
+        old.metadata,
+        old.stop_after_seconds,
+        old.networks,
+    ) == (
         request.spec,
         request.resources,
         request.metadata,
         request.stop_after_seconds,
+        request.networks,
     )
     if old.revision == request.revision and not same_content and request.revision_is_given:
         raise InvalidError(
@@ -80,6 +88,7 @@ def apply(old: Workload | None, request: ApplyRequest, *, now: datetime) -> Acce
         metadata=request.metadata,
         rules=request.rules,
         stop_after_seconds=request.stop_after_seconds,
+        networks=request.networks,
         revision=revision,
         desired=desired,
         updated_at=now,
@@ -155,6 +164,7 @@ def _new(request: ApplyRequest, now: datetime) -> Workload:
         metadata=request.metadata,
         rules=request.rules,
         stop_after_seconds=request.stop_after_seconds,
+        networks=request.networks,
     )
 
 

@@ -55,6 +55,7 @@ def _content(workload: Workload) -> tuple[object, ...]:
         workload.metadata,
         workload.rules,
         workload.stop_after_seconds,
+        workload.networks,
     )
 
 

@@ -61,6 +61,7 @@ def member_workload(run: Run, key: AttemptKey, now: datetime) -> Workload:
         rules=template.rules,
         membership=membership(run, key),
         run_deadline_seconds=seconds_left(run, now),
+        networks=template.networks,
     )
 
 

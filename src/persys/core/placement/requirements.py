@@ -81,6 +81,8 @@ def requirements_of(workload: Workload, tiers: TierAccess = HOME_ONLY) -> Requir
         traits.add(f"feature:{feature.STOP_AFTER}")
     if workload.runs_once or workload.run_deadline_seconds:
         traits.add(f"feature:{feature.RUN_ONCE}")
+    if workload.networks:
+        traits.add(f"feature:{feature.NETWORKS}")
     # A stated disk size covers the volumes; they count only beyond it.
     extra_gb = max(0, volumes_gb - workload.resources.disk_gb)
     return Requirements(

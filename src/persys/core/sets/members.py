@@ -93,6 +93,7 @@ def member_workload(
         metadata=template.metadata,
         rules=_rules(record, template.rules, intent.pinned_node),
         stop_after_seconds=template.stop_after_seconds,
+        networks=template.networks,
         membership=Membership(
             owner=record.set_id,
             index=intent.index,

@@ -106,6 +106,7 @@ class Queries:
                 workload.metadata,
                 rules=workload.rules,
                 stop_after_seconds=workload.stop_after_seconds,
+                networks=workload.networks,
             )
         )
         return view

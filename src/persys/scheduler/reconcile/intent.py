@@ -159,7 +159,7 @@ def _apply_request(
     wanted_id: WorkloadId,
     desired: Desired | None,
 ) -> ApplyRequest:
-    spec, resources, metadata, rules, stop_after_seconds = parsed
+    spec, resources, metadata, rules, stop_after_seconds, networks = parsed
     given = request.revision_id
     if len(given) > REVISION_LENGTH_MAX:
         raise InvalidError(
@@ -168,7 +168,9 @@ def _apply_request(
     revision = (
         Revision(given)
         if given
-        else revision_of(spec, resources, metadata, stop_after_seconds=stop_after_seconds)
+        else revision_of(
+            spec, resources, metadata, stop_after_seconds=stop_after_seconds, networks=networks
+        )
     )
     return ApplyRequest(
         wanted_id,
@@ -180,4 +182,5 @@ def _apply_request(
         bool(given),
         rules,
         stop_after_seconds,
+        networks,
     )

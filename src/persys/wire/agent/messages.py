@@ -78,6 +78,7 @@ def apply_message(
         proof=proof,
         run_once=workload.runs_once,
         run_deadline_seconds=workload.run_deadline_seconds,
+        networks=workload.networks,
     )
 
 
@@ -110,6 +111,7 @@ def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
         proof=message.proof,
         run_once=message.run_once,
         run_deadline_seconds=message.run_deadline_seconds,
+        networks=checks.networks(message.networks, "networks"),
     )
 
 

@@ -102,6 +102,8 @@ def capabilities(message: control_pb2.NodeCapabilities, features: Iterable[str])
         core_hour_price=_price(message.core_hour_price, f"{where}.core_hour_price"),
         largest=_largest(message, where),
         remote=message.remote,
+        wireguard_key=message.wireguard_key,
+        routes=tuple(message.routes),
     )
 
 
@@ -160,6 +162,8 @@ def capabilities_message(has: Capabilities) -> control_pb2.NodeCapabilities:
         largest_memory_mb=has.largest.memory_mb,
         largest_disk_gb=has.largest.disk_gb,
         remote=has.remote,
+        wireguard_key=has.wireguard_key,
+        routes=has.routes,
     )
 
 

@@ -23,6 +23,7 @@ def fields_of(workload: Workload) -> dict[str, object]:
         workload.metadata,
         rules=workload.rules,
         stop_after_seconds=workload.stop_after_seconds,
+        networks=workload.networks,
     )
     encoded_vm = message.metadata.pop(VM_SPEC_KEY, "")
     fields: dict[str, object] = MessageToDict(message, preserving_proto_field_name=True)

@@ -47,11 +47,13 @@ def template_of(parsed: ParsedSpec) -> Template:
             parsed.resources,
             parsed.metadata,
             stop_after_seconds=parsed.stop_after_seconds,
+            networks=parsed.networks,
         ),
         parsed.resources,
         parsed.metadata,
         parsed.rules,
         parsed.stop_after_seconds,
+        parsed.networks,
     )
 
 
@@ -62,6 +64,7 @@ def template_message(template: Template) -> control_pb2.WorkloadSpec:
         template.metadata,
         rules=template.rules,
         stop_after_seconds=template.stop_after_seconds,
+        networks=template.networks,
     )
 
 

@@ -68,10 +68,15 @@ class ParsedSpec(NamedTuple):
     metadata: dict[str, str]
     rules: Rules
     stop_after_seconds: int
+    networks: tuple[str, ...]
 
 
 def parse_spec(message: control_pb2.WorkloadSpec) -> ParsedSpec:
-    return ParsedSpec(*workload_spec(message), *workload_rules(message))
+    return ParsedSpec(
+        *workload_spec(message),
+        *workload_rules(message),
+        checks.networks(message.networks, "spec.networks"),
+    )
 
 
 def holds_yaml(message: control_pb2.WorkloadSpec) -> bool:

@@ -28,7 +28,9 @@ def apply_message(workload: Workload) -> control_pb2.ApplyWorkloadRequest:
     """The order for an agent that supports only the control contract."""
     return control_pb2.ApplyWorkloadRequest(
         workload_id=workload.id,
-        spec=spec_message(workload.spec, workload.resources, workload.metadata),
+        spec=spec_message(
+            workload.spec, workload.resources, workload.metadata, networks=workload.networks
+        ),
         revision_id=workload.revision,
         desired_state="Stopped" if workload.desired is Desired.STOPPED else "Running",
     )
@@ -41,6 +43,7 @@ def spec_message(
     *,
     rules: Rules = NO_RULES,
     stop_after_seconds: int = 0,
+    networks: tuple[str, ...] = (),
 ) -> control_pb2.WorkloadSpec:
     """The message that `workload_spec` and `workload_rules` decode to equal values."""
     message = control_pb2.WorkloadSpec(
@@ -52,6 +55,7 @@ def spec_message(
         ),
         metadata=metadata,
         stop_after_seconds=stop_after_seconds,
+        networks=networks,
     )
     if rules != NO_RULES:
         message.placement.CopyFrom(placement.rules_message(rules))

@@ -33,7 +33,12 @@ NANOS_MAX = 999_999_999
 
 _TIME = Timestamp.DESCRIPTOR.full_name
 _INTEGERS = frozenset(
-    {FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT64}
+    {
+        FieldDescriptor.TYPE_INT32,
+        FieldDescriptor.TYPE_INT64,
+        FieldDescriptor.TYPE_UINT32,
+        FieldDescriptor.TYPE_UINT64,
+    }
 )
 _UNLIMITED = frozenset({FieldDescriptor.TYPE_BOOL, FieldDescriptor.TYPE_ENUM})
 

@@ -52,12 +52,14 @@ TEXTS: dict[str, int] = {
         network bridge created_by updated_by status_updated_by allow_secrets rule prefix
         pool_id provider region machine size credentials provider_id set_id owner job_id
         run_id timezone service_id dns_name port_name host hosts
+        network_id network_ids networks domain
         """,
     ),
     # "operator/name by token id via gateway/name".
     **_all(4 * NAME, "identity submitted_by decided_by RevisionView.created_by"),
     **_all(PATH, "OrphanView.secrets RecoveredWorkload.secrets"),  # also vault/<path>
     "ServiceSelector.set": NAME,
+    "NetworkPeer.address": NAME,
     "ApplyWorkloadRequest.id": NAME,
     "ApplyResult.id": NAME,
     "DeleteWorkloadRequest.id": NAME,
@@ -80,6 +82,7 @@ TEXTS: dict[str, int] = {
         supported_storage_drivers supported_workload_types type unavailable_types unit volume_policy
         where ip_address static_ip gateway nameservers limited_by mode version
         every order on_failure outcome phase health overlap
+        subnet subnet6 slices routes wireguard_key addresses targets sources networks_version
         """,
     ),
     "agent_version": NAME,
@@ -164,7 +167,8 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "pids_max": (0, checks.PIDS_MAX),
     "ResourceLimits.memory_bytes": (0, checks.MEMORY_BYTES_MAX),
     "memory_swap_bytes": (-1, checks.MEMORY_BYTES_MAX),
-    **_all((0, checks.PORT_MAX), "host_port container_port port"),
+    **_all((0, checks.PORT_MAX), "host_port container_port port NetworkRule.ports"),
+    "NodeNetwork.number": (0, 2**24 - 1),  # VXLAN network identifiers have 24 bits
     "stop_after_seconds": (0, checks.STOP_AFTER_SECONDS_MAX),
     "run_deadline_seconds": SECONDS_OF_A_YEAR,
     "stop_grace_seconds": (0, checks.STOP_GRACE_SECONDS_MAX),
@@ -246,6 +250,12 @@ COUNTS: dict[str, int] = {
     **_all(32, "networks nameservers spread_over sizes"),
     **_all(16, "supported_storage_drivers supported_workload_types unavailable_types"),
     "internal_errors": 16,
+    # Networks: of a workload, of a node, and the parts of one network.
+    "WorkloadSpec.networks": 8,
+    "ApplyWorkloadRequest.networks": 8,
+    "routes": 64,
+    **_all(4_096, "ConfigureNetworksRequest.networks network_ids slices"),
+    **_all(10_000, "peers names rules addresses targets sources"),
     "storage_pools": 256,
     **_all(WORKLOADS_OF_A_NODE, "removed_workload_ids workload_statuses workload_usage"),
     "ListWorkloadsResponse.workloads": VIEWS,

@@ -72,6 +72,10 @@ WORKLOAD: Mapping[str, Field] = {
         pattern=DURATION_PATTERN,
     ),
     "stop_after_seconds": Field("the same, in seconds", 90),
+    "networks": Field(
+        "networks that the workload joins, at most 8; the interfaces of a VM are `vm.networks`",
+        ["backend"],
+    ),
     "desired_state": Field(
         "the state to reach",
         "Stopped",

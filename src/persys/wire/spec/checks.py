@@ -14,6 +14,8 @@ from typing import TypeVar
 
 from persys.core.numbers import whole_number
 from persys.errors import InvalidError
+from persys.model.ids import label_id
+from persys.model.network import NETWORKS_MAX
 from persys.model.spec import PullPolicy, RestartPolicy
 
 CPU_MILLICORES_MAX = 10_000_000
@@ -66,6 +68,19 @@ def word(text: str, known: Mapping[str, WordT], path: str, expected: str) -> Wor
         found = known.get(text.strip().lower())
     if found is None:
         raise InvalidError(path, f"{quoted(text)} is unknown; expected {expected}")
+    return found
+
+
+def networks(names: Iterable[str], path: str) -> tuple[str, ...]:
+    """The networks that a workload joins, in its order."""
+    found = tuple(
+        label_id(name, "network name", field=f"{path}[{index}]") for index, name in enumerate(names)
+    )
+    if len(found) > NETWORKS_MAX:
+        raise InvalidError(path, f"has {len(found)} networks: expected at most {NETWORKS_MAX}")
+    if len(set(found)) < len(found):
+        twice = next(name for name in found if found.count(name) > 1)
+        raise InvalidError(path, f"names {quoted(twice)} twice")
     return found
 
 

@@ -32,7 +32,7 @@ from persys.model.ids import workload_id
 from persys.wire.control.messages import desired
 from persys.wire.control.spec_decode import workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.spec import health
+from persys.wire.spec import checks, health
 from persys.wire.spec.checks import PORT_MAX
 from persys.wire.specfile import job_file, pool_file, service_file, set_file
 from persys.wire.specfile.document import (
@@ -330,6 +330,7 @@ def _check(request: control_pb2.ApplyWorkloadRequest, *, flat: bool) -> None:
     try:
         workload_spec(request.spec)
         workload_rules(request.spec)
+        checks.networks(request.spec.networks, "spec.networks")
     except InvalidError as err:
         field = err.field.removeprefix("spec.") if flat else err.field
         raise InvalidError(field, err.problem) from None

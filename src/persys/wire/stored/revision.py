@@ -27,6 +27,7 @@ def revision_of(
     metadata: Mapping[str, str],
     *,
     stop_after_seconds: int = 0,
+    networks: tuple[str, ...] = (),
 ) -> Revision:
     """Placement rules are not included: a change of them must not recreate the workload."""
     if isinstance(spec, ComposeSpec):
@@ -41,6 +42,8 @@ def revision_of(
     ]
     if stop_after_seconds:
         content.append(stop_after_seconds)
+    if networks:
+        content.append({"networks": networks})
     return Revision(sha256(_encoder.encode(content)).hexdigest()[:DIGITS])
 
 

@@ -43,7 +43,7 @@ ACTUAL_STATE_FAILED: ActualState
 ACTUAL_STATE_UNKNOWN: ActualState
 
 class ApplyWorkloadRequest(_message.Message):
-    __slots__ = ("id", "type", "revision_id", "desired_state", "spec", "epoch", "intent", "stop_after_seconds", "secret_env", "proof", "run_once", "run_deadline_seconds")
+    __slots__ = ("id", "type", "revision_id", "desired_state", "spec", "epoch", "intent", "stop_after_seconds", "secret_env", "proof", "run_once", "run_deadline_seconds", "networks")
     ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     REVISION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,7 @@ class ApplyWorkloadRequest(_message.Message):
     PROOF_FIELD_NUMBER: _ClassVar[int]
     RUN_ONCE_FIELD_NUMBER: _ClassVar[int]
     RUN_DEADLINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_FIELD_NUMBER: _ClassVar[int]
     id: str
     type: WorkloadType
     revision_id: str
@@ -68,7 +69,8 @@ class ApplyWorkloadRequest(_message.Message):
     proof: bytes
     run_once: bool
     run_deadline_seconds: int
-    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., epoch: _Optional[int] = ..., intent: _Optional[bytes] = ..., stop_after_seconds: _Optional[int] = ..., secret_env: _Optional[_Iterable[str]] = ..., proof: _Optional[bytes] = ..., run_once: _Optional[bool] = ..., run_deadline_seconds: _Optional[int] = ...) -> None: ...
+    networks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., epoch: _Optional[int] = ..., intent: _Optional[bytes] = ..., stop_after_seconds: _Optional[int] = ..., secret_env: _Optional[_Iterable[str]] = ..., proof: _Optional[bytes] = ..., run_once: _Optional[bool] = ..., run_deadline_seconds: _Optional[int] = ..., networks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ApplyWorkloadResponse(_message.Message):
     __slots__ = ("applied", "skipped", "message", "status", "known_epoch", "deleted")
@@ -815,3 +817,73 @@ class DeleteVolumeResponse(_message.Message):
     success: bool
     message: str
     def __init__(self, success: _Optional[bool] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ConfigureNetworksRequest(_message.Message):
+    __slots__ = ("version", "networks", "domain")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    networks: _containers.RepeatedCompositeFieldContainer[NodeNetwork]
+    domain: str
+    def __init__(self, version: _Optional[str] = ..., networks: _Optional[_Iterable[_Union[NodeNetwork, _Mapping]]] = ..., domain: _Optional[str] = ...) -> None: ...
+
+class ConfigureNetworksResponse(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    def __init__(self, version: _Optional[str] = ...) -> None: ...
+
+class NodeNetwork(_message.Message):
+    __slots__ = ("network_id", "number", "subnet", "subnet6", "encrypted", "slices", "peers", "names", "rules")
+    NETWORK_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    SUBNET6_FIELD_NUMBER: _ClassVar[int]
+    ENCRYPTED_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    network_id: str
+    number: int
+    subnet: str
+    subnet6: str
+    encrypted: bool
+    slices: _containers.RepeatedScalarFieldContainer[str]
+    peers: _containers.RepeatedCompositeFieldContainer[NetworkPeer]
+    names: _containers.RepeatedCompositeFieldContainer[NetworkName]
+    rules: _containers.RepeatedCompositeFieldContainer[NetworkRule]
+    def __init__(self, network_id: _Optional[str] = ..., number: _Optional[int] = ..., subnet: _Optional[str] = ..., subnet6: _Optional[str] = ..., encrypted: _Optional[bool] = ..., slices: _Optional[_Iterable[str]] = ..., peers: _Optional[_Iterable[_Union[NetworkPeer, _Mapping]]] = ..., names: _Optional[_Iterable[_Union[NetworkName, _Mapping]]] = ..., rules: _Optional[_Iterable[_Union[NetworkRule, _Mapping]]] = ...) -> None: ...
+
+class NetworkPeer(_message.Message):
+    __slots__ = ("node_id", "address", "slices", "wireguard_key")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
+    WIREGUARD_KEY_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    address: str
+    slices: _containers.RepeatedScalarFieldContainer[str]
+    wireguard_key: str
+    def __init__(self, node_id: _Optional[str] = ..., address: _Optional[str] = ..., slices: _Optional[_Iterable[str]] = ..., wireguard_key: _Optional[str] = ...) -> None: ...
+
+class NetworkName(_message.Message):
+    __slots__ = ("name", "addresses")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NetworkRule(_message.Message):
+    __slots__ = ("targets", "ports", "protocol", "sources")
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedScalarFieldContainer[str]
+    ports: _containers.RepeatedScalarFieldContainer[int]
+    protocol: str
+    sources: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, targets: _Optional[_Iterable[str]] = ..., ports: _Optional[_Iterable[int]] = ..., protocol: _Optional[str] = ..., sources: _Optional[_Iterable[str]] = ...) -> None: ...

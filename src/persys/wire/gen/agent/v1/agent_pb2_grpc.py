@@ -114,6 +114,11 @@ class AgentServiceStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsRequest.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsResponse.FromString,
                 _registered_method=True)
+        self.ConfigureNetworks = channel.unary_unary(
+                '/persys.agent.v1.AgentService/ConfigureNetworks',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ConfigureNetworksRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ConfigureNetworksResponse.FromString,
+                _registered_method=True)
 
 
 class AgentServiceServicer:
@@ -220,6 +225,14 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ConfigureNetworks(self, request, context):
+        """Extension, for agents with the feature "networks": replaces the whole network configuration of the node.
+        The response is sent when the journal has it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -302,6 +315,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.ApplyWorkloads,
                     request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsRequest.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsResponse.SerializeToString,
+            ),
+            'ConfigureNetworks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConfigureNetworks,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ConfigureNetworksRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ConfigureNetworksResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -736,6 +754,33 @@ class AgentService:
             '/persys.agent.v1.AgentService/ApplyWorkloads',
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsRequest.SerializeToString,
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ApplyWorkloadsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConfigureNetworks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.agent.v1.AgentService/ConfigureNetworks',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ConfigureNetworksRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ConfigureNetworksResponse.FromString,
             options,
             channel_credentials,
             insecure,

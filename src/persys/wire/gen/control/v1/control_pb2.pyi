@@ -82,7 +82,7 @@ class RegisterNodeRequest(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., capabilities: _Optional[_Union[NodeCapabilities, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., agent_version: _Optional[str] = ..., grpc_endpoint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ..., cluster_uid: _Optional[str] = ..., workload_count: _Optional[int] = ..., instance_id: _Optional[str] = ..., session_id: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
 
 class NodeCapabilities(_message.Message):
-    __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb", "tier", "core_hour_price", "largest_cpu_millicores", "largest_memory_mb", "largest_disk_gb", "remote")
+    __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb", "tier", "core_hour_price", "largest_cpu_millicores", "largest_memory_mb", "largest_disk_gb", "remote", "wireguard_key", "routes")
     CPU_TOTAL_MILLICORES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_TOTAL_MB_FIELD_NUMBER: _ClassVar[int]
     STORAGE_POOLS_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +96,8 @@ class NodeCapabilities(_message.Message):
     LARGEST_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     LARGEST_DISK_GB_FIELD_NUMBER: _ClassVar[int]
     REMOTE_FIELD_NUMBER: _ClassVar[int]
+    WIREGUARD_KEY_FIELD_NUMBER: _ClassVar[int]
+    ROUTES_FIELD_NUMBER: _ClassVar[int]
     cpu_total_millicores: int
     memory_total_mb: int
     storage_pools: _containers.RepeatedCompositeFieldContainer[StoragePool]
@@ -109,7 +111,9 @@ class NodeCapabilities(_message.Message):
     largest_memory_mb: int
     largest_disk_gb: int
     remote: str
-    def __init__(self, cpu_total_millicores: _Optional[int] = ..., memory_total_mb: _Optional[int] = ..., storage_pools: _Optional[_Iterable[_Union[StoragePool, _Mapping]]] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., supported_storage_drivers: _Optional[_Iterable[str]] = ..., reserved_cpu_millicores: _Optional[int] = ..., reserved_memory_mb: _Optional[int] = ..., tier: _Optional[int] = ..., core_hour_price: _Optional[float] = ..., largest_cpu_millicores: _Optional[int] = ..., largest_memory_mb: _Optional[int] = ..., largest_disk_gb: _Optional[int] = ..., remote: _Optional[str] = ...) -> None: ...
+    wireguard_key: str
+    routes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cpu_total_millicores: _Optional[int] = ..., memory_total_mb: _Optional[int] = ..., storage_pools: _Optional[_Iterable[_Union[StoragePool, _Mapping]]] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., supported_storage_drivers: _Optional[_Iterable[str]] = ..., reserved_cpu_millicores: _Optional[int] = ..., reserved_memory_mb: _Optional[int] = ..., tier: _Optional[int] = ..., core_hour_price: _Optional[float] = ..., largest_cpu_millicores: _Optional[int] = ..., largest_memory_mb: _Optional[int] = ..., largest_disk_gb: _Optional[int] = ..., remote: _Optional[str] = ..., wireguard_key: _Optional[str] = ..., routes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StoragePool(_message.Message):
     __slots__ = ("name", "type", "total_gb", "shares_with", "for_disks")
@@ -144,7 +148,7 @@ class RegisterNodeResponse(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., heartbeat_interval_seconds: _Optional[int] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cluster_uid: _Optional[str] = ..., instance_id: _Optional[str] = ..., superseded: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete", "removed_workload_ids", "internal_errors", "unavailable_types", "instance_id", "journal_problem", "runtime_problem")
+    __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete", "removed_workload_ids", "internal_errors", "unavailable_types", "instance_id", "journal_problem", "runtime_problem", "networks_version", "network_ids")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_STATUSES_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +161,8 @@ class HeartbeatRequest(_message.Message):
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_IDS_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     usage: NodeUsage
     workload_statuses: _containers.RepeatedCompositeFieldContainer[WorkloadStatus]
@@ -169,7 +175,9 @@ class HeartbeatRequest(_message.Message):
     instance_id: str
     journal_problem: str
     runtime_problem: str
-    def __init__(self, node_id: _Optional[str] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., workload_statuses: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workload_usage: _Optional[_Iterable[_Union[WorkloadUsageSnapshot, _Mapping]]] = ..., complete: _Optional[bool] = ..., removed_workload_ids: _Optional[_Iterable[str]] = ..., internal_errors: _Optional[_Iterable[_Union[InternalError, _Mapping]]] = ..., unavailable_types: _Optional[_Iterable[str]] = ..., instance_id: _Optional[str] = ..., journal_problem: _Optional[str] = ..., runtime_problem: _Optional[str] = ...) -> None: ...
+    networks_version: str
+    network_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., workload_statuses: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workload_usage: _Optional[_Iterable[_Union[WorkloadUsageSnapshot, _Mapping]]] = ..., complete: _Optional[bool] = ..., removed_workload_ids: _Optional[_Iterable[str]] = ..., internal_errors: _Optional[_Iterable[_Union[InternalError, _Mapping]]] = ..., unavailable_types: _Optional[_Iterable[str]] = ..., instance_id: _Optional[str] = ..., journal_problem: _Optional[str] = ..., runtime_problem: _Optional[str] = ..., networks_version: _Optional[str] = ..., network_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class InternalError(_message.Message):
     __slots__ = ("component", "where", "key", "text", "count", "last_at")
@@ -314,7 +322,7 @@ class RedeployWorkloadResponse(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., revision_id: _Optional[str] = ...) -> None: ...
 
 class WorkloadSpec(_message.Message):
-    __slots__ = ("type", "resources", "container", "compose", "vm", "metadata", "placement", "stop_after_seconds")
+    __slots__ = ("type", "resources", "container", "compose", "vm", "metadata", "placement", "stop_after_seconds", "networks")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -330,6 +338,7 @@ class WorkloadSpec(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     STOP_AFTER_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_FIELD_NUMBER: _ClassVar[int]
     type: str
     resources: ResourceRequirements
     container: ContainerSpec
@@ -338,7 +347,8 @@ class WorkloadSpec(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     placement: PlacementRules
     stop_after_seconds: int
-    def __init__(self, type: _Optional[str] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., container: _Optional[_Union[ContainerSpec, _Mapping]] = ..., compose: _Optional[_Union[ComposeSpec, _Mapping]] = ..., vm: _Optional[_Union[VMSpec, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., placement: _Optional[_Union[PlacementRules, _Mapping]] = ..., stop_after_seconds: _Optional[int] = ...) -> None: ...
+    networks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, type: _Optional[str] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., container: _Optional[_Union[ContainerSpec, _Mapping]] = ..., compose: _Optional[_Union[ComposeSpec, _Mapping]] = ..., vm: _Optional[_Union[VMSpec, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., placement: _Optional[_Union[PlacementRules, _Mapping]] = ..., stop_after_seconds: _Optional[int] = ..., networks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PlacementRules(_message.Message):
     __slots__ = ("constraints", "tolerations", "group", "anti_affinity", "spread_over", "strategy", "priority", "offload", "offload_data")
