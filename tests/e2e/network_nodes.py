@@ -3,6 +3,7 @@
 The test plays the scheduler: it sends the configuration of networks and the orders to the agents.
 """
 
+import socket
 import subprocess
 import uuid
 from collections.abc import Sequence
@@ -74,9 +75,7 @@ class NetworkNode:
         self._log = directory / f"{self.name}.log"
         self.agent = self.new_agent({})
         self._undo.callback(lambda: self.agent.close())
-        self._channel = grpc.insecure_channel(f"{self.address}:{_PORT}")
-        self._undo.callback(self._channel.close)
-        self.stub = AgentServiceStub(self._channel)
+        self.connect()
 
     def new_agent(self, env: dict[str, str]) -> Process:
         return Process(
@@ -95,8 +94,18 @@ class NetworkNode:
                 **env,
             },
             log=self._log,
-            ready=lambda: "agent.serving" in self._log.read_text(),
+            ready=self._listens,
         )
+
+    def _listens(self) -> bool:
+        with socket.socket() as trial:
+            return trial.connect_ex((self.address, _PORT)) == 0
+
+    def connect(self) -> None:
+        """A new connection: an old one waits before it connects to a restarted agent."""
+        channel = grpc.insecure_channel(f"{self.address}:{_PORT}")
+        self._undo.callback(channel.close)
+        self.stub = AgentServiceStub(channel)
 
     def start(self) -> None:
         self.docker.start()

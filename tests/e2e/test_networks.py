@@ -107,8 +107,9 @@ def _check_restart(node: NetworkNode, web: str) -> None:
     assert _received(node, web) == BYTES
     node.agent = node.new_agent({})
     node.agent.start()
+    node.connect()
     assert node.address_of("client") == "10.128.0.2"
-    assert _received(node, "web") == BYTES
+    eventually(lambda: _received(node, "web") == BYTES, lambda: node.log)
     assert node.containers("inspect", "-f", "{{.State.StartedAt}}", container) == started
 
 
