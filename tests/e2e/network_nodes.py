@@ -6,7 +6,8 @@ The test plays the scheduler: it sends the configuration of networks and the ord
 import socket
 import subprocess
 import uuid
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -56,7 +57,19 @@ class Switch:
         """Connect a namespace, or the host. Returns the name of its device."""
         outer, inner = f"port{number}", f"pw{self._tag}i{number}"
         there = ("netns", namespace) if namespace is not None else ()
-        ip("link", "add", inner, *there, "type", "veth", "peer", "name", outer, "netns", self._namespace)
+        ip(
+            "link",
+            "add",
+            inner,
+            *there,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            outer,
+            "netns",
+            self._namespace,
+        )
         ip("-n", self._namespace, "link", "set", outer, "master", "switch", "up")
         return inner
 
@@ -138,9 +151,13 @@ class NetworkNode:
         )
 
     def container_of(self, workload_id: str) -> str:
-        return self.containers("ps", "-q", "--filter", f"label=persys.workload_id={workload_id}").strip()
+        return self.containers(
+            "ps", "-q", "--filter", f"label=persys.workload_id={workload_id}"
+        ).strip()
 
-    def apply(self, workload_id: str, *command: str, networks: Sequence[str] = ("backend",)) -> None:
+    def apply(
+        self, workload_id: str, *command: str, networks: Sequence[str] = ("backend",)
+    ) -> None:
         self.stub.ApplyWorkload(
             pb.ApplyWorkloadRequest(
                 id=workload_id,
@@ -153,6 +170,22 @@ class NetworkNode:
                     )
                 ),
                 networks=networks,
+            ),
+            timeout=30,
+        )
+
+    def apply_stack(self, workload_id: str, compose: str) -> None:
+        encoded = b64encode(compose.encode()).decode()
+        self.stub.ApplyWorkload(
+            pb.ApplyWorkloadRequest(
+                id=workload_id,
+                type=pb.WORKLOAD_TYPE_COMPOSE,
+                revision_id="r1",
+                desired_state=pb.DESIRED_STATE_RUNNING,
+                spec=pb.WorkloadSpec(
+                    compose=pb.ComposeSpec(project_name=workload_id, compose_yaml=encoded)
+                ),
+                networks=["backend"],
             ),
             timeout=30,
         )
@@ -176,7 +209,7 @@ def configure(
     nodes: Sequence[NetworkNode],
     version: str,
     *,
-    names: dict[str, Sequence[str]] | None = None,
+    names: Mapping[str, Sequence[str]] | None = None,
     rules: Sequence[pb.NetworkRule] = (),
     network_ids: Sequence[str] = ("backend",),
 ) -> None:

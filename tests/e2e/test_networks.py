@@ -54,6 +54,7 @@ def test_members_reach_each_other_and_a_removed_network_leaves_nothing(
             lambda name=name: f"{name}: {_received(first, name)} {first.log} {second.log}",  # type: ignore[misc]
         )
 
+    _check_stack(nodes, web)
     _check_spoofing(first, web)
     _check_rules(nodes, client, web)
     _check_repair(first, web)
@@ -64,6 +65,28 @@ def test_members_reach_each_other_and_a_removed_network_leaves_nothing(
 def _received(node: NetworkNode, name: str) -> int:
     command = f"timeout 5 wget -q -O - http://{name}/large"
     return len(node.exec("client", "sh", "-c", command).stdout)
+
+
+def _check_stack(nodes: tuple[NetworkNode, NetworkNode], web: str) -> None:
+    """The services of a stack join with an address each, and keep the default network of the stack."""
+    first, second = nodes
+    service = f"{{image: {second.image}, init: true, stop_grace_period: 1s, command: [sh, -c, '{SERVE}']}}"
+    second.apply_stack("shop", f"services:\n  front: {service}\n  db: {service}\n")
+    addresses = dict(one.split("=") for one in second.address_of("shop").split(","))
+    assert addresses.keys() == {"front", "db"}
+    configure(nodes, "v2-stack", names={"shop": list(addresses.values()), "web": [web]})
+    for name in (*addresses.values(), "shop"):
+        eventually(
+            lambda name=name: _received(first, name) == BYTES,  # type: ignore[misc]
+            lambda name=name: f"{name}: {_received(first, name)} {first.log} {second.log}",  # type: ignore[misc]
+        )
+    front = second.containers(
+        *("ps", "-q", "--filter", "label=persys.workload_id=shop"),
+        *("--filter", "label=com.docker.compose.service=front"),
+    ).strip()
+    for name in ("db", "web", f"web.backend.{DOMAIN}"):
+        second.containers("exec", front, "wget", "-q", "-O", "/dev/null", f"http://{name}/large")
+    second.stub.DeleteWorkload(pb.DeleteWorkloadRequest(id="shop"), timeout=30)
 
 
 def _check_spoofing(node: NetworkNode, web: str) -> None:
@@ -126,4 +149,6 @@ def _left(node: NetworkNode) -> list[str]:
     links = node.run("ip", "-o", "link")
     found = [name for name in ("pnb7", "pnx7") if name in links]
     found += node.containers("network", "ls", "-q", "--filter", "label=persys.network_id").split()
-    return found + [line for line in node.run("nft", "list", "tables").splitlines() if "persys" in line]
+    return found + [
+        line for line in node.run("nft", "list", "tables").splitlines() if "persys" in line
+    ]

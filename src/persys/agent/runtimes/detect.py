@@ -171,6 +171,7 @@ class Detector:
             credentials=self._credentials,
             paths=self._paths,
             disk_limits=self._disk_limits,
+            members=self._members,
             is_first=self._is_first,
         )
         if compose is None:
@@ -300,6 +301,7 @@ async def detect_compose(
     credentials: Credentials,
     paths: PathCalls,
     disk_limits: DiskLimits,
+    members: Members,
     is_first: bool,
 ) -> ComposeRuntime | None:
     """None if Compose is absent or disabled, which is logged once. Raises SettingsError."""
@@ -325,6 +327,7 @@ async def detect_compose(
         stop_grace_seconds=round(settings.stop_grace.total_seconds()),
         pids_max=settings.pids_max,
         disk_limits=disk_limits,
+        members=members,
     )
 
 

@@ -38,7 +38,7 @@ from persys.wire.stored.revision import revision_of
 
 VOLUME_CHECK_SECONDS = 20.0
 NETWORKS_NOT_AVAILABLE = "NetworksNotAvailable"
-NETWORK_TYPES = frozenset({WorkloadType.CONTAINER})  # that can join networks
+NETWORK_TYPES = frozenset({WorkloadType.CONTAINER, WorkloadType.COMPOSE})  # that can join networks
 
 
 @dataclass(frozen=True, slots=True)

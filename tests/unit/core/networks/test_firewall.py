@@ -33,7 +33,9 @@ def test_a_member_may_use_its_own_address_from_its_own_port_only() -> None:
 def test_a_source_of_a_rule_is_accepted_before_others_are_dropped() -> None:
     lines = ruleset([NETWORK], PORTS, "persys_test").splitlines()
     accepted = [n for n, line in enumerate(lines) if "ip saddr { 10.128.0.6 } accept" in line]
-    dropped = [n for n, line in enumerate(lines) if "ip daddr { 10.128.0.5 }" in line and "drop" in line]
+    dropped = [
+        n for n, line in enumerate(lines) if "ip daddr { 10.128.0.5 }" in line and "drop" in line
+    ]
 
     assert accepted
     assert max(accepted) < min(dropped)

@@ -8,7 +8,7 @@ function returns a new document. The files that Compose reads to resolve a proje
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
@@ -158,6 +158,39 @@ def with_pids_limit(document: Document, pids_max: int, *, is_v1: bool) -> Docume
         else:
             limits.pop("pids", None)
     return changed
+
+
+class Attachment(NamedTuple):
+    """A network of Docker that a service joins with a given address."""
+
+    network: str
+    address: str
+    dns_server: str
+
+
+def with_networks(document: Document, attachments: Mapping[str, Sequence[Attachment]]) -> Document:
+    """Join networks that exist outside of the stack, besides those of the document."""
+    services, networks = section(document, "services"), section(document, "networks")
+    for name, joined in attachments.items():
+        service = services[name]
+        own = _networks_of(service) or {"default": None}
+        for one in joined:
+            networks[one.network] = {"external": True, "name": one.network}
+            own[one.network] = {"ipv4_address": one.address, "aliases": [name]}
+        services[name] = {**service, "networks": own}
+        if joined and not service.get("dns"):
+            services[name]["dns"] = [joined[0].dns_server]
+    if any("default" in _networks_of(one) for one in services.values()):
+        networks.setdefault("default", {})
+    return {**document, "services": dict(services), "networks": dict(networks)}
+
+
+def _networks_of(service: Mapping[str, Json]) -> dict[str, Json]:
+    """The networks of a service by name. A list of names is the short form."""
+    found = service.get("networks")
+    if isinstance(found, dict):
+        return dict(found)
+    return {str(name): None for name in found} if isinstance(found, list) else {}
 
 
 def without_health_conditions(document: Document) -> Document:

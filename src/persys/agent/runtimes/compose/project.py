@@ -18,6 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from persys.agent.networks.members import Members
 from persys.agent.runtimes.compose import document as documents
 from persys.agent.runtimes.compose.cgroups import StackCgroups
 from persys.agent.runtimes.compose.document import Document
@@ -331,11 +332,27 @@ def _is_of(project: str, one: Mapping[str, Any]) -> bool:
     return bool((one.get("Labels") or {}).get(PROJECT_LABEL) == project)
 
 
+def joining_services(document: Document) -> list[str]:
+    """The services that join the networks of the stack: those without a network of another kind."""
+    services = documents.section(document, "services")
+    return [name for name, service in services.items() if not service.get("network_mode")]
+
+
 class Override:
     def __init__(
-        self, stack: StackResources, owner: OwnerLabels, cgroups: StackCgroups, *, is_v1: bool
+        self,
+        stack: StackResources,
+        owner: OwnerLabels,
+        cgroups: StackCgroups,
+        members: Members | None,
+        *,
+        is_v1: bool,
     ) -> None:
-        """`is_v1`: for Compose v1, which supports fewer options."""
+        """`is_v1`: for Compose v1, which supports fewer options.
+
+        `members` has the addresses on networks across nodes; None: this node has no networks.
+        """
+        self._members = members
         self._stack = stack
         self._cgroups = cgroups
         self._owner = owner
@@ -348,7 +365,22 @@ class Override:
         for name, service in documents.section(override, "services").items():
             if services.get(name, {}).get("cgroup_parent"):
                 service.pop("cgroup_parent", None)  # a privileged stack may choose its own
-        return documents.merged(prepared.document, override)
+        document = documents.merged(prepared.document, override)
+        if self._members is None or not order.networks:
+            return document
+        return documents.with_networks(
+            document,
+            {name: self._endpoints(order, name) for name in joining_services(prepared.document)},
+        )
+
+    def _endpoints(self, order: Order, service: str) -> list[documents.Attachment]:
+        assert self._members is not None, "only nodes with networks call it"
+        return [
+            documents.Attachment(
+                self._owner.network_name(one.network.network_id), one.address, one.bridge_address
+            )
+            for one in self._members.endpoints(order, service)
+        ]
 
     async def _additions(self, order: Order, record: StackRecord) -> Document:
         existing = await self._stack.containers(order.workload_id)

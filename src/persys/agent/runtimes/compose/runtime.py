@@ -7,10 +7,12 @@ Docker API.
 from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 from msgspec.structs import replace
 
+from persys.agent.networks.members import Members
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes.bind_guard import BindGuard
 from persys.agent.runtimes.compose.cgroups import StackCgroups, limits_of
@@ -26,6 +28,7 @@ from persys.agent.runtimes.compose.project import (
     Override,
     ProjectNames,
     StackResources,
+    joining_services,
     labels_of,
     members,
     project_of,
@@ -43,7 +46,7 @@ from persys.agent.runtimes.docker.engine import (
     parsing_response,
 )
 from persys.agent.runtimes.docker.events import container_changes
-from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels
+from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels, endpoint_config
 from persys.agent.runtimes.docker.pull import Puller
 from persys.agent.runtimes.docker.start import kill_lost_shim, port_conflict
 from persys.agent.volumes.managed import storage_failure
@@ -74,14 +77,17 @@ class ComposeRuntime:
         stop_grace_seconds: int,
         pids_max: int,
         disk_limits: DiskLimits,
+        members: Members | None = None,
     ) -> None:
+        """`members` assigns addresses on networks across nodes; None: this node has no networks."""
+        self._members = members
         self._source = source
         self._engine = engine
         self._owner = owner
         self._paths = paths
         self._stack = StackResources(engine, owner, paths)
         self._cgroups = StackCgroups(engine, owner, paths)
-        self._override = Override(self._stack, owner, self._cgroups, is_v1=cli.is_v1)
+        self._override = Override(self._stack, owner, self._cgroups, members, is_v1=cli.is_v1)
         self._pids_max = pids_max
         self._disk_limits = disk_limits
         self._commands = ComposeCommands(cli, engine, paths)
@@ -155,6 +161,8 @@ class ComposeRuntime:
             return failure
         if (failure := await self._binds.check(prepared.binds)) is not None:
             return failure
+        if (failure := await self._reserve(order, prepared)) is not None:
+            return failure
         await wait_for_removals(self._stack, order.workload_id)
         await self._limit(order, prepared.record)
         stack = await self._execution(name, state_dir, prepared, order)
@@ -168,6 +176,20 @@ class ComposeRuntime:
         except OSError as err:
             return storage_failure("files of the stack", err)
         return None
+
+    async def _reserve(self, order: Order, prepared: Prepared) -> Failure | None:
+        """Assign the addresses of all services that join the networks of the stack."""
+        if self._members is None or not order.networks:
+            return None
+        services = joining_services(prepared.document)
+        for name in services:
+            if (plan := prepared.record.services.get(name)) is not None and plan.replicas > 1:
+                text = (
+                    f"service {name} has {plan.replicas} replicas: a service of a stack with "
+                    "networks has at most one"
+                )
+                return Failure(FailureReason.INVALID_SPEC, text, retryable=False)
+        return await self._members.reserve(order, services)
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
         state_dir = self._state_dir(order.workload_id)
@@ -247,11 +269,22 @@ class ComposeRuntime:
             for container_id, differs in differing.items():
                 if container_id in shapes:
                     await repair_in_place(
-                        self._engine, container_id, shapes[container_id], differs, {}
+                        self._engine,
+                        container_id,
+                        shapes[container_id],
+                        differs,
+                        self._endpoint_configs(order, differs[0].part),
                     )
         except EngineError as err:
             return Failure(FailureReason.RUNTIME_ERROR, err.message)
         return None
+
+    def _endpoint_configs(self, order: Order, service: str) -> dict[str, dict[str, Any]]:
+        endpoints = self._members.endpoints(order, service) if self._members is not None else []
+        return {
+            self._owner.network_name(one.network.network_id): endpoint_config(one, service)
+            for one in endpoints
+        }
 
     async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
         """Recreate and start the containers of the services that deviate; their volumes stay."""
