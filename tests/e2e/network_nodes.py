@@ -104,6 +104,7 @@ class NetworkNode:
                 "PERSYS_STORAGE_LOCAL_ROOT": str(self._directory / self.name),
                 "PERSYS_METRICS_PORT": "8089",
                 "DOCKER_HOST": self.docker.host,
+                "PERSYS_COMPOSE_ENABLED": "true",
                 **env,
             },
             log=self._log,

@@ -153,6 +153,22 @@ def statements_of(change: JournalChange, seal: Callable[[Entry], Entry]) -> list
         ((each.workload_id, each.name, encode(each)) for each in change.volumes),
     )
     add("DELETE FROM volumes WHERE id = ? AND name = ?", change.volumes_removed)
+    _add_networks(change, add)
+    add("DELETE FROM actions WHERE id = ?", ((each,) for each in change.actions_removed))
+    add(
+        f"INSERT INTO actions (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
+        ((action.id, encode(action)) for action in change.actions),
+    )
+    add(
+        f"INSERT INTO burials (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
+        ((marker.workload_id, encode(marker)) for marker in change.deletion_markers),
+    )
+    return made
+
+
+def _add_networks(
+    change: JournalChange, add: Callable[[str, Iterable[Sequence[str | bytes]]], None]
+) -> None:
     if change.networks is not None:
         add("DELETE FROM networks", [()])
         add("INSERT INTO networks VALUES ('', ?)", [(encode(change.networks),)])
@@ -165,13 +181,3 @@ def statements_of(change: JournalChange, seal: Callable[[Entry], Entry]) -> list
         "ON CONFLICT (network, address) DO UPDATE SET record = excluded.record",
         ((each.network_id, each.address, encode(each)) for each in change.addresses),
     )
-    add("DELETE FROM actions WHERE id = ?", ((each,) for each in change.actions_removed))
-    add(
-        f"INSERT INTO actions (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
-        ((action.id, encode(action)) for action in change.actions),
-    )
-    add(
-        f"INSERT INTO burials (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
-        ((marker.workload_id, encode(marker)) for marker in change.deletion_markers),
-    )
-    return made

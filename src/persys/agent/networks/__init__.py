@@ -1,6 +1,6 @@
 """Networks across nodes, on this node: devices, firewall, addresses and names.
 
-`host.py`            reads and changes devices and the firewall
+`devices.py`         reads and changes devices and the firewall
 `members.py`         the addresses of workloads, in the journal
 `docker_networks.py` the networks of Docker, and the ports of containers
 `resolver.py`        DNS for members

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from persys.agent.journal.records import JournalChange, StoredNetworks
 from persys.agent.journal.store import Journal
+from persys.agent.networks.devices import HostError, NetworkHost, link_events
 from persys.agent.networks.docker_networks import DockerNetworks
-from persys.agent.networks.host import HostError, NetworkHost, link_events
 from persys.agent.networks.members import Members
 from persys.agent.networks.resolver import NetworkResolver
 from persys.agent.workloads import failpoints

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
-from persys.agent.networks.host import HostError, NetworkHost
+from persys.agent.networks.devices import HostError, NetworkHost
 from persys.agent.networks.members import Members
 from persys.agent.runtimes.docker.engine import (
     Engine,

@@ -15,8 +15,7 @@ from typing import cast
 
 from persys.agent.journal.store import Journal
 from persys.agent.networks.members import Members
-from persys.core.networks.names import answer
-from persys.core.services.answers import Answer
+from persys.core.services.answers import Answer, answer_of_networks
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
@@ -92,7 +91,7 @@ class NetworkResolver:
         if entry is not None:
             joined += [one for one in entry.order.networks if one != network_id]
         found = [networks[one] for one in joined if one in networks]
-        return answer(name, found, self._journal.networks.configuration.domain)
+        return answer_of_networks(name, found, self._journal.networks.configuration.domain)
 
     async def forward(self, packet: bytes, *, udp: bool) -> bytes | None:
         """The reply of the first resolver of the host that responds."""

@@ -18,8 +18,8 @@ from persys.agent.credentials import Credentials
 from persys.agent.garbage_collection import AllGarbageSources
 from persys.agent.images.store import ImageStore
 from persys.agent.journal.store import Journal
+from persys.agent.networks.devices import NetworkHost
 from persys.agent.networks.docker_networks import DockerNetworks, NetworkParts
-from persys.agent.networks.host import NetworkHost
 from persys.agent.networks.members import Members
 from persys.agent.node.usage import Sampler
 from persys.agent.ports import Disks, GarbageSource, Guests, PoolSource, Runtime

@@ -1,15 +1,16 @@
-"""The answers to DNS questions, for a scheduler that serves DNS itself.
+"""The answers to DNS questions, for a scheduler that serves DNS itself, and for members of networks.
 
 A question is answered as CoreDNS does from the records in etcd: with all records at and below its name. A
 name outside of the domains of the cluster is refused: the scheduler forwards nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from persys.core.dns_names import Announcement, Zone
 from persys.core.services.names import services_domain
+from persys.model.network import NodeNetwork
 
 
 class Outcome(StrEnum):
@@ -51,6 +52,26 @@ def answer(name: str, zone: Zone, names: Names) -> Answer:
     return Answer(Outcome.REFUSED)
 
 
+def answer_of_networks(name: str, networks: Sequence[NodeNetwork], domain: str) -> Answer:
+    """The answer to a member of these networks. The first network with the name answers.
+
+    A name is short (`web`), with its network (`web.backend`) or fully qualified (`web.backend.<domain>`).
+    Other names are refused: the agent forwards them.
+    """
+    for network in networks:
+        zone = f"{network.network_id}.{domain}" if domain else network.network_id
+        label = _label(name, network.network_id, zone)
+        for one in network.names:
+            if one.name == label:
+                records = tuple((name, Announcement(host, 0)) for host in one.addresses)
+                return Answer(Outcome.FOUND, zone, records)
+        if name == zone:
+            return Answer(Outcome.FOUND, zone)
+        if name.endswith(f".{zone}"):
+            return Answer(Outcome.MISSING, zone)
+    return Answer(Outcome.REFUSED)
+
+
 def _of_services(name: str, zone: Zone, names: Names) -> Answer:
     domain = services_domain(zone)
     if name == domain:
@@ -88,3 +109,11 @@ def _empty_or_missing(name: str, zone: str, *, parent_of: str) -> Answer:
 
 def _is_within(name: str, domain: str) -> bool:
     return name == domain or name.endswith(f".{domain}")
+
+
+def _label(name: str, network_id: str, zone: str) -> str:
+    """The name of the member; "" if it is not a name of the network."""
+    for suffix in (f".{zone}", f".{network_id}", ""):
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return ""

@@ -1,7 +1,7 @@
 """DNS answers for members."""
 
-from persys.core.networks.names import answer
 from persys.core.services.answers import Outcome
+from persys.core.services.answers import answer_of_networks as answer
 from persys.model.network import NetworkId, NetworkName, NodeNetwork
 
 BACKEND = NodeNetwork(
