@@ -23,13 +23,16 @@ from persys.agent.journal.records import (
     Image,
     JournalChange,
     ReportedStatus,
+    StoredNetworks,
     statements_of,
 )
 from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
+from persys.core.networks.addresses import MemberAddress
 from persys.errors import StoreUnavailableError
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
+from persys.model.network import NetworkConfiguration
 from persys.model.node import Volume
 from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.status import Actual
@@ -59,6 +62,9 @@ EXAMPLES: dict[str, Any] = {
     "contact_at": NOW,
     "resuming": WEB,
     "survived": WEB,
+    "networks": StoredNetworks(NetworkConfiguration("v1")),
+    "addresses": [MemberAddress("backend", WEB, "10.128.0.2")],
+    "addresses_removed": [MemberAddress("backend", WEB, "10.128.0.3")],
 }
 ANYWHERE = ("BEGIN", "COMMIT", "INSERT INTO entries", "INSERT INTO actions")
 DEFECTS = {"RuntimeError"}  # of this program; all else comes from the disk or what is written
