@@ -4,6 +4,7 @@
     placement/   the choice of a node
     intent/      requests of users
     nodepools/   when machines of node pools are created and destroyed
+    networks/    subnets, slices, and the network configuration of nodes
     services/    where clients reach the members of services
     recovery/    modes, and the merge of records after a loss
     agent/       the decisions of an agent
