@@ -53,7 +53,7 @@ def recorded(text: str) -> dict[int, Result]:
 def _finding(result: Result | None, reason: str) -> tuple[str, str]:
     """The suite, and the test or the invariant of the simulation that found it."""
     if result is None:
-        return "not run", reason
+        return ("none" if reason else "not run"), reason
     if result.found_by in (MISSED, STALE):
         return "none", reason
     if result.found_by == SIMULATION:
